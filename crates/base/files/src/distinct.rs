@@ -54,11 +54,11 @@ enum Identity {
     New(PathBuf, std::ffi::OsString),
 }
 
-/// Ensures that no output is also an input or another output, also under different names. And that
-/// no output is the regular file behind standard output or standard error.
+/// Checks that no output is also an input or another output, also under different names. Checks
+/// also that no output is the regular file behind standard output or standard error.
 ///
-/// Several inputs may be one file. Devices and FIFOs may be named twice: they keep no content that
-/// a second writer destroys.
+/// Several inputs may be one file. Devices and FIFOs may be named twice, because they keep no
+/// content that a second writer destroys. Standard output may be named once.
 ///
 /// # Errors
 /// The first two names of one file.

@@ -11,7 +11,7 @@ pub enum OutputError {
     /// The system refused the access.
     #[error("it cannot be written: {0}; name another file")]
     Io(#[from] io::Error),
-    /// The output is a directory.
+    /// The output is a directory, or its path has no file name.
     #[error("it is a directory; name a file")]
     Directory,
     /// The name ends with a slash, but is not a directory.

@@ -57,7 +57,7 @@ pub enum InputError {
     },
 }
 
-/// An open input. Reading past the bound of its kind is an [`io::Error`] with the source
+/// An open input. Reading past the bound of its kind is an [`io::Error`] that holds
 /// [`InputError::TooLarge`].
 #[derive(Debug)]
 pub struct Input {
@@ -73,8 +73,9 @@ impl Input {
     /// Opens a file as an input of this kind, without waiting.
     ///
     /// # Errors
-    /// When the file cannot be read, when it is a FIFO without a writer, and when its known size is
-    /// too large.
+    /// When the file cannot be opened, when it is a directory or a socket, and when its known size
+    /// is too large. A FIFO without a writer opens, and reading it is the error
+    /// [`InputError::NoWriter`].
     pub fn open(path: &Path, kind: InputKind) -> Result<Input, InputError> {
         // Only FIFOs and some devices make an open wait.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -186,7 +187,7 @@ pub fn read_text(path: &Path, kind: InputKind) -> Result<String, InputError> {
 /// Bytes as text, without a byte-order mark.
 ///
 /// # Errors
-/// When the bytes are UTF-16, or are not UTF-8.
+/// When the bytes begin with the mark of UTF-16, or are not UTF-8.
 pub fn text(mut bytes: Vec<u8>) -> Result<String, InputError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(InputError::Utf16);

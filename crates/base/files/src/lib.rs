@@ -25,14 +25,14 @@
 //!
 //! - No call waits for the other end of a FIFO to be opened. Without the other end, opening is an
 //!   error.
-//! - A wait for the other end of an open FIFO prints after one second what it waits for. A signal
-//!   ends the wait if the program calls [`end_waits_when`].
-//! - No input takes more memory than its [`InputKind`] allows.
-//! - A program that calls [`distinct`] first never reads and writes one file, or writes one file
-//!   twice.
-//! - After a failed write of a regular file, the old content is still there. Two exceptions write
-//!   in place: a regular file in a directory that the process may not change, and a file that
-//!   cannot be renamed over, such as a mount point.
+//! - A wait for the other end of an open FIFO prints after about one second what it waits for.
+//!   After two seconds a signal ends the wait, if the program calls [`end_waits_when`].
+//! - No input holds more bytes than its [`InputKind`] allows.
+//! - [`distinct`] refuses a command line on which an output is the same regular file as an input or
+//!   as another output.
+//! - After a failed write of a regular file, the old content is still there. Three exceptions write
+//!   in place: a regular file in a directory that the process may not change, a file that cannot be
+//!   renamed over, such as a mount point, and a file that [`grow`] opened.
 //!
 //! ```
 //! use latchwork_files::{InputKind, Output, read_text};

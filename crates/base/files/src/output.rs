@@ -11,7 +11,7 @@ use crate::replace;
 use crate::stream::Stream;
 
 /// The destination of a result. FIFOs and devices are open from the beginning, so that a reader
-/// sees one writer.
+/// sees one writer. [`Output::write`] looks again at the path of a regular file.
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
@@ -96,8 +96,8 @@ impl Output {
         }
     }
 
-    /// Moves the finished file `from` to the output, for results that are written while the program
-    /// runs and may be large. `from` then no longer exists.
+    /// Moves the finished file `from` to the output, or copies and removes the file. For results
+    /// that are written while the program runs and may be large. `from` then no longer exists.
     ///
     /// # Errors
     /// As [`write`](Output::write). Then `from` still exists.

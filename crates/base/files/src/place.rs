@@ -11,7 +11,7 @@ use crate::stream::Stream;
 /// The kind of file at a path.
 pub(crate) enum Place {
     Stdout,
-    /// The file to replace: the target of the path's links.
+    /// The file to replace or to create: the target of the path's links.
     File(PathBuf),
     Stream(Stream),
 }

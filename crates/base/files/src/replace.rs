@@ -55,8 +55,9 @@ fn sync_directory(target: &Path) {
     let _ = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
 }
 
-/// Moves `from` to `target`, with the permissions that [`replace`] would give it. Returns `false`
-/// if that is impossible, for example because the files are on different file systems.
+/// Moves `from` to `target`. `from` gets the permissions of an existing `target`, and keeps its own
+/// otherwise. Returns `false` if the move is impossible, for example because the files are on
+/// different file systems.
 pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).open(from)?;
     if let Ok(old) = fs::metadata(target) {
@@ -73,7 +74,8 @@ pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     }
 }
 
-/// Ensures that [`replace`] could write `target`, and changes nothing.
+/// Checks whether [`replace`] can write `target`, as far as that is known before the write. Creates
+/// and removes a temporary file, and leaves `target` unchanged.
 pub(crate) fn check(target: &Path) -> io::Result<()> {
     let old = fs::metadata(target).ok();
     if old.is_some() {
@@ -119,12 +121,12 @@ fn in_place(
     file.sync_all()
 }
 
-/// Copies the owner, if this process may change it, and then the mode. A change of the owner
-/// changes the mode, so the mode comes second.
+/// Copies the owner, if this process may change it, and then the mode. A change of the owner may
+/// change the mode, so the mode comes second.
 fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only root may change the owner of a file.
+        // A failure is ignored: only a privileged process may give a file to another owner.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     if new.permissions().mode() != old.permissions().mode() {
@@ -133,7 +135,8 @@ fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the step fails because of the directory, a mount point, or different file systems.
+/// Whether the error is one with which a directory, a mount point, or different file systems refuse
+/// the step.
 fn is_forbidden(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     let forbidden = [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];

@@ -1,4 +1,5 @@
-//! Outputs that are opened and written but never replaced: FIFOs, devices, descriptors.
+//! Outputs that are opened and written but never replaced: FIFOs, devices, descriptors, and regular
+//! files that grow.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 /// The time between two checks whether to end the wait.
 const STEP_MS: u32 = 100;
-/// The number of steps after which the wait prints what it waits for: one second.
+/// The number of steps after which the wait prints what it waits for: about one second.
 const STEPS_UNTIL_TOLD: u32 = 10;
-/// The number of steps after which a signal ends the wait: two seconds, so that a slow reader still
-/// gets the result.
+/// The number of steps before which no signal ends the wait: about two seconds, so that a slow
+/// reader still gets the result.
 const STEPS_UNTIL_ENDED: u32 = 20;
 
 static END: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();

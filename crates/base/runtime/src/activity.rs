@@ -9,6 +9,6 @@ pub struct Activity {
     pub polls: u64,
     /// Times that the executor parked.
     pub parks: u64,
-    /// Tasks that started beyond the depth, because no task in flight ended.
+    /// Tasks that started beyond the depth, because no waiting task had started for long.
     pub late_starts: u64,
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 /// The settings of one executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorConfig {
-    /// The number of spawned tasks that may be in flight. Further tasks wait for their start. At
-    /// least 1. 64 by default.
+    /// The number of tasks of [`crate::Handle::spawn`] that may be in flight. Further tasks wait
+    /// for their start. At least 1. 64 by default.
     pub depth: usize,
-    /// The longest time without a start while tasks wait for their start. After that time, as many
-    /// tasks start beyond the depth as are in flight. The reason: tasks in flight may wait for
-    /// tasks that have not started. 1 s by default.
+    /// The longest time without a start while tasks wait for their start. After that time, up to as
+    /// many waiting tasks start beyond the depth as are in flight. The reason: tasks in flight may
+    /// wait for tasks that have not started. 1 s by default.
     pub start_within: Duration,
     /// The idle sweeps in a row before the executor offers its core to other threads between
     /// sweeps. 64 by default. That is a few microseconds: about the cost of a wake through the
@@ -19,11 +19,12 @@ pub struct ExecutorConfig {
     /// Further idle sweeps before parking. The executor offers its core before each of them. 64 by
     /// default.
     pub yield_sweeps: u32,
-    /// The longest time of a yield on a core that is not contended. After a longer yield the
-    /// executor parks without yielding, for 20 ms to 1 s. 1 ms by default: less than a time slice
-    /// of the kernel, and more than a few sweeps of workers that share the core.
+    /// The longest yield after which the core does not count as contended. After a longer yield the
+    /// executor parks where it would have yielded, for 20 ms to 1 s. 1 ms by default: less than a
+    /// time slice of the kernel, and more than a few sweeps of workers that share the core.
     pub yield_limit: Duration,
-    /// The calls of [`crate::Handle::coop`] after which a task yields. At least 1. 32 by default.
+    /// The number of the call of [`crate::Handle::coop`] that yields, counted in each poll of a
+    /// task. At least 1. 32 by default.
     pub coop_budget: u32,
     /// The most tasks that one sweep polls, at least 1. The remaining tasks wait for the next
     /// sweeps. No limit by default: one doorbell then serves all that the ready tasks post. Where a

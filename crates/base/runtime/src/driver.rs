@@ -16,8 +16,9 @@ pub trait Driver: 'static {
     /// The notifier that ends this driver's parking.
     fn notifier(&self) -> Notifier;
 
-    /// Blocks the thread until a notification, or until `until`. The executor has announced the
-    /// parking before. Never called for a virtual worker, which returns from its event instead.
+    /// Blocks the thread until a notification, until another process wakes the thread in its
+    /// [`crate::ParkingSpot`], or until `until`. The executor has announced the parking before.
+    /// Never called for a virtual worker, which returns from its event instead.
     fn park(&self, until: Option<Time>);
 
     /// Dozes: gives the core to other threads for about `time`. The executor has not announced a

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// The task ended without a result: it was aborted, or its executor was dropped.
+/// The task ended without a result: it was aborted, it panicked, or its executor was dropped before
+/// or after the spawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the task was aborted")]
 pub struct Aborted;

@@ -15,13 +15,14 @@ use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 
-/// The largest lead of the worker's clock with which a sweep still ends in the same event. Short
-/// work of the last task causes such a lead. Ending the sweep early saves one event and changes no
-/// time, because pollers post at the time of the worker's clock.
+/// The most virtual time of a sweep's tasks with which the sweep still ends in the same event. The
+/// time counts from the clock after the pollers were polled. Ending the sweep early saves one event
+/// and changes no time, because pollers post at the time of the worker's clock.
 const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
 
-/// The longest doze of a thread that may not park, on a contended core. Short compared with a time
-/// slice of other threads, long compared with a wake. Messages do not end a doze.
+/// The longest doze on a contended core. Short compared with a time slice of other threads, long
+/// compared with a wake. A notification does not end the doze of [`Driver::doze`]. An arrival ends
+/// the doze of a poller that has something to sleep on.
 const NAP: Duration = Duration::from_micros(200);
 const _: () = assert!(NAP.as_micros() <= 200, "a doze ends after 200 us");
 const _: () = assert!(FLUSH_AHEAD.as_nanos() < NAP.as_nanos());
@@ -29,9 +30,10 @@ const _: () = assert!(FLUSH_AHEAD.as_nanos() < NAP.as_nanos());
 /// The result of one sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sweep {
-    /// The sweep did some work, and there may be more.
+    /// The sweep did some work, or more work is ready.
     Progress,
-    /// The sweep found no work. Without a notification there is no work before `next`.
+    /// The sweep found no work. The next work comes with a notification, at `next`, or from a
+    /// poller that refuses to park.
     Idle {
         /// The earliest deadline: of a timer, of a poller, or of a start beyond the depth.
         next: Option<Time>,
@@ -90,7 +92,7 @@ impl<D: Driver> Executor<D> {
 
     /// One pass: polls the pollers, fires due timers, polls ready tasks, and flushes the pollers.
     /// Each ready task is polled at most once, and at most [`ExecutorConfig::sweep_tasks`] tasks
-    /// are polled.
+    /// are polled. On the virtual driver a pass may take several calls ([`Sweep::Busy`]).
     pub fn sweep(&mut self) -> Sweep {
         self.sweep_with(&mut || {})
     }
@@ -176,8 +178,9 @@ impl<D: Driver> Executor<D> {
         Rc::clone(&self.core.pollers.borrow())
     }
 
-    /// Whether another sweep right now would find no work; called after a sweep that made progress.
-    /// `Some` holds the time before which there is no work without a notification.
+    /// Whether the pollers are settled and no task is ready, so that another sweep right now would
+    /// only serve due deadlines. Called after a sweep that made progress. `Some` holds the next
+    /// deadline.
     pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
         let pollers = self.pollers();
         let ready = !self.ready.is_empty() || !self.core.mailbox.is_empty();
@@ -185,8 +188,8 @@ impl<D: Driver> Executor<D> {
         settled.then(|| self.core.next_deadline(&pollers))
     }
 
-    /// Prepares to park after a sweep that found no work. Returns `false`, and changes nothing,
-    /// when there is work after all. `done` reports any other reason to end the wait.
+    /// Prepares to park. Returns `false`, without having parked, when a task was woken, when a
+    /// poller refuses to park, or when `done` reports another reason to end the wait.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
         // The announcement comes before each check for work, and before the checks of the pollers.
         strict_assert!(self.parked.is_none(), "the executor parks twice");
@@ -208,7 +211,8 @@ impl<D: Driver> Executor<D> {
         true
     }
 
-    /// Ends the parking. Returns `true` when a notification ended it.
+    /// Ends the parking, if the executor is parked. Returns `true` when a notification came since
+    /// the parking began.
     pub(crate) fn unpark(&mut self) -> bool {
         let Some(pollers) = self.parked.take() else {
             return false;
@@ -225,8 +229,10 @@ impl Executor<RealDriver> {
     ///
     /// Without work, the thread first spins, then offers the core to other threads between sweeps,
     /// then parks until a notification or the next deadline. On a contended core the thread parks
-    /// earlier ([`ExecutorConfig::yield_limit`]). Pollers are served only inside this call. So a
-    /// thread that does other work for long first removes its pollers or drops the executor.
+    /// earlier ([`ExecutorConfig::yield_limit`]). While a poller refuses to park, the thread
+    /// continues to sweep. Pollers are served only inside this call and
+    /// [`Executor::run_until_stopped`]. So a thread that does other work for long first removes its
+    /// pollers or drops the executor.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let core = Rc::clone(&self.core);

@@ -8,8 +8,8 @@ use crate::Time;
 use crate::shared::Core;
 use crate::timers::TimerKey;
 
-/// A future that is ready from a deadline on. A poll before the deadline registers a timer.
-/// Dropping the future removes the timer.
+/// A future that is ready in every sweep that begins at a deadline or later. An earlier poll
+/// registers a timer. Dropping the future removes the timer.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     core: Rc<Core>,
@@ -60,7 +60,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A future that is ready at its second poll, one sweep later.
+/// A future that is ready at its second poll. It wakes its task for a later sweep.
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Default)]
 pub struct YieldNow {

@@ -20,9 +20,10 @@ pub struct Handle(pub(crate) Rc<Core>);
 
 impl Handle {
     /// Starts a task. When [`crate::ExecutorConfig::depth`] tasks are in flight, the new task waits
-    /// until one of them ends. When none ends for
-    /// [`start_within`](crate::ExecutorConfig::start_within), the new task starts all the same,
-    /// because the tasks in flight may wait for it.
+    /// in line for its start. When a task ends and fewer than `depth` tasks remain in flight, the
+    /// first task in line starts. When no task in line starts for
+    /// [`start_within`](crate::ExecutorConfig::start_within), the first tasks in line start all the
+    /// same, because the tasks in flight may wait for them.
     ///
     /// A panic inside the task unwinds through the executor's sweep.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -102,12 +103,12 @@ impl Handle {
         self.0.contended_until.get()
     }
 
-    /// A future that is ready from `deadline` on.
+    /// A future that is ready in every sweep that begins at `deadline` or later.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(Rc::clone(&self.0), deadline)
     }
 
-    /// A future that is ready `duration` from now.
+    /// A future that is ready in every sweep that begins `duration` from now or later.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(self.now() + duration)
     }
@@ -136,21 +137,22 @@ impl Handle {
         }
     }
 
-    /// Lets all other tasks and pollers have one sweep.
+    /// Lets all other ready tasks and all pollers run once.
     pub fn yield_now(&self) -> YieldNow {
         YieldNow::default()
     }
 
-    /// Yields when the task has used up its [`crate::ExecutorConfig::coop_budget`], and is ready at
-    /// once before that. Code that may never wait otherwise awaits this once per unit of work.
+    /// Yields when the task has used up its [`crate::ExecutorConfig::coop_budget`] in the current
+    /// poll, and is ready at once before that. Code that may never wait otherwise awaits this once
+    /// per unit of work.
     #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
     }
 
-    /// On the virtual driver, yields while the worker's clock is ahead of the world. Ready at once
-    /// on the real driver. Code awaits this between two units of work that may not have waited for
-    /// anything. Otherwise the second unit would take effect before its time.
+    /// On the virtual driver, yields once if the worker's clock is ahead of the world. Ready at
+    /// once on the real driver. Code awaits this between two units of work that may not have waited
+    /// for anything. Otherwise the second unit would take effect before its time.
     #[inline]
     pub fn catch_up(&self) -> Coop {
         Coop::new(self.0.driver.busy_until().is_some())
@@ -189,8 +191,9 @@ impl Handle {
         self.0.random.borrow_mut().below(n)
     }
 
-    /// Charges `cost` of CPU time for the work just done: the virtual worker's clock moves by it.
-    /// Does nothing on the real driver, where time passes by itself.
+    /// Charges `cost` of CPU time for the work just done: the virtual worker's clock moves by
+    /// `cost`, or by a multiple after [`Power::slow_down`](crate::Power::slow_down). Does nothing
+    /// on the real driver, where time passes by itself.
     pub fn charge(&self, cost: Duration) {
         self.0.driver.charge(cost);
     }
@@ -216,7 +219,7 @@ impl Handle {
     }
 }
 
-/// A task that a worker waits for before it leaves.
+/// Counts one task of [`Handle::spawn_finisher`] until the task is dropped.
 struct Finisher(Rc<Core>);
 
 impl Finisher {

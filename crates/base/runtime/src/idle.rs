@@ -8,10 +8,10 @@
 //!              contended:    spin ──► park             for `hold`; then one yield tries again
 //! ```
 //!
-//! A yield to a thread that has little to do returns at once. A yield to a thread that computes
-//! without end costs that thread's whole time slice: several milliseconds. A parked thread does not
-//! wait for that slice. The kernel prefers a thread that wakes to a thread that has used its share.
-//! So a thread on a contended core parks where it would have yielded.
+//! A yield to a thread that has little to do returns soon. A yield to a thread that computes
+//! without end may cost that thread's whole time slice: several milliseconds. A parked thread
+//! mostly does not wait for that slice, because the kernel prefers a thread that wakes to a thread
+//! that has used its share. So a thread on a contended core parks where it would have yielded.
 //!
 //! `hold` begins at [`HOLD_MIN`] and doubles with each yield that is too long, up to [`HOLD_MAX`].
 //! So the yields that try again cost a few per mille of a core that stays contended. One short
@@ -23,9 +23,9 @@ use latchwork_strict::strict_assert;
 
 use crate::{ExecutorConfig, Time};
 
-/// The time for which a core counts as contended after the first yield that took too long.
+/// The time for which a core counts as contended after the first of several long yields.
 const HOLD_MIN: Duration = Duration::from_millis(20);
-/// The same time after many such yields in a row.
+/// The longest such time, after many long yields in a row.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 const _: () = assert!(HOLD_MIN.as_nanos() > 0 && HOLD_MIN.as_nanos() <= HOLD_MAX.as_nanos());
 
@@ -36,9 +36,10 @@ pub(crate) enum Step {
     Spin,
     /// Offer the core to other threads, and report the time that this took to [`Idle::yielded`].
     Yield,
-    /// Park. If a poller refuses, [`Idle::refused`] chooses another step.
+    /// Park. If the parking is refused, [`Idle::refused`] chooses another step.
     Park,
-    /// Doze: the core is contended, and a poller refuses to park and has nothing to sleep on.
+    /// Doze: the core is contended, the parking was refused, and no poller had something to sleep
+    /// on.
     Doze,
 }
 
@@ -86,8 +87,8 @@ impl Idle {
         }
     }
 
-    /// The step after a poller refused to park. That poller waits for something that sends no
-    /// notification.
+    /// The step after a refused parking: a poller refused, or a task was woken meanwhile. A poller
+    /// that refuses waits for something that sends no notification.
     pub(crate) fn refused(&self, now: Time) -> Step {
         strict_assert!(self.sweeps > 0, "a poller refuses after an idle sweep only");
         if !self.is_contended(now) {
@@ -122,7 +123,7 @@ impl Idle {
         self.contended_until
     }
 
-    /// Whether other threads want the core.
+    /// Whether the core counts as contended at `now`.
     pub(crate) fn is_contended(&self, now: Time) -> bool {
         now < self.contended_until
     }

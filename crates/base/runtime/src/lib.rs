@@ -23,18 +23,19 @@
 //!
 //! # Guarantees
 //!
-//! - Futures are `!Send` and stay on the executor on which they were spawned. At most
-//!   [`ExecutorConfig::depth`] spawned tasks are in flight. Further tasks wait in the order of
-//!   their spawns.
-//! - No task waits permanently for its start. When no task in flight ends, tasks start beyond the
-//!   depth ([`ExecutorConfig::start_within`]).
-//! - A sweep is bounded. It polls each task that was ready at its begin at most once. A task that
-//!   is woken during a sweep runs in a later sweep.
+//! - Futures may be `!Send` and stay on the executor on which they were spawned. At most
+//!   [`ExecutorConfig::depth`] tasks of [`Handle::spawn`] are in flight, apart from late starts.
+//!   Further tasks wait in the order of their spawns. Tasks of [`Handle::spawn_service`] do not
+//!   count.
+//! - No task waits permanently for its start while its executor sweeps. When no waiting task starts
+//!   for [`ExecutorConfig::start_within`], tasks start beyond the depth (late starts).
+//! - A sweep polls each task at most once. A task that is woken after the sweep has taken the
+//!   mailbox runs in a later sweep.
 //! - No wake is lost, on any thread and at any time relative to parking. The proof is at
 //!   [`Notifier`].
-//! - The wake of a task that has ended does nothing.
+//! - A late wake of a spawned task that has ended polls nothing.
 //! - A parked executor uses no CPU. An executor parks only when every [`Poller`] agrees.
-//! - A dropped future holds nothing: its timer is removed and its waker does nothing.
+//! - A dropped [`Sleep`] removes its timer.
 //! - The crate has no global and no thread-local state, so virtual workers can share one thread.
 //!
 //! # Example

@@ -20,8 +20,8 @@ impl TaskId {
     pub(crate) const ROOT: TaskId = TaskId { slot: usize::MAX, serial: 0 };
 }
 
-/// The ids of woken tasks. The queue needs no bound: a waker inserts its task at most once until
-/// the executor takes the id out.
+/// The ids of woken tasks. The queue needs no bound: the wakers of a task together insert its id at
+/// most once between two polls of the task.
 pub(crate) struct Mailbox {
     woken: SegQueue<TaskId>,
     notifier: Notifier,

@@ -7,8 +7,8 @@ use latchwork_simulation::ActorWaker;
 use crate::ParkingSpot;
 use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 
-/// Wakes one executor if the executor is parked, and costs one load if not. Clones are the same
-/// notifier.
+/// Wakes one executor if the executor is parked, and costs a memory fence and a load if not. Clones
+/// are the same notifier.
 ///
 /// # Why no notification is lost
 ///
@@ -23,16 +23,19 @@ use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 /// ```
 ///
 /// 1. All `SeqCst` fences are in one total order, so either E2 or S2 comes first.
-/// 2. If E2 comes first, S3 reads `parked == true`, or a `false` that another sender wrote. In both
-///    cases a sender unparks the thread, so the executor leaves E4.
+/// 2. If E2 comes first, S3 reads `parked == true`, or a `false` that was written after E1. With
+///    `true`, this sender ends the parking. With another sender's `false`, the other sender does. A
+///    `false` of the executor itself means that the parking is over. S3 then read no `true` of the
+///    next E1, so S2 precedes the next E2, and step 3 applies to the next E3.
 /// 3. If S2 comes first, E3 sees what S1 published, so the executor does not park.
-/// 4. The unpark token of a thread is sticky, so an unpark between E3 and E4 counts too.
+/// 4. A wake between E3 and E4 counts too. The unpark token of a thread is sticky, a parking spot
+///    keeps the order of [`ParkingSpot::sleep`], and the wake of an actor schedules an event.
 ///
 /// So a sender has one duty: to publish **before** it calls [`Notifier::notify`].
 ///
 /// These steps need only the fences. The acquire in `retract` is for the sweep that follows.
 /// Together with the sender's fence, the acquire makes the published data visible to that sweep.
-/// Without the acquire, the data would be visible only after the next E3.
+/// Without the acquire, only the next E3 is certain to see the data.
 #[derive(Clone)]
 pub struct Notifier(Arc<Signal>);
 
@@ -57,8 +60,8 @@ impl Notifier {
         }))
     }
 
-    /// A notifier for a worker of a simulated world. The worker counts as parked until its first
-    /// event.
+    /// A notifier for a worker of a simulated world. The worker counts as parked from the start, so
+    /// that the first notification fires its actor.
     pub(crate) fn for_actor(waker: ActorWaker) -> Self {
         let (parked, target) = (AtomicBool::new(true), Target::Actor(waker));
         Notifier(Arc::new(Signal { parked, target, parking_spot: RwLock::default() }))
@@ -102,9 +105,7 @@ impl Notifier {
     #[cold]
     fn wake(&self) {
         // The fence of `notify` precedes this swap. Acquire pairs with the release of `announce`: a
-        // waker that ends a parking sees the parking spot in which the thread sleeps. If the
-        // parking spot is removed concurrently, the thread reads `parked` before it sleeps
-        // elsewhere.
+        // sender that ends a parking sees the parking spot that the thread set before that parking.
         if self.0.parked.swap(false, Ordering::Acquire) {
             match (&self.0.target, self.bed()) {
                 (Target::Thread(_), Some(bed)) => bed.wake(),
@@ -129,15 +130,16 @@ impl Notifier {
         self.0.parked.load(Ordering::Relaxed)
     }
 
-    /// Ends the parking as a notification does. The parked thread calls this when another process
-    /// woke it in its parking spot.
+    /// Ends the parking as a notification does. The parked thread calls this when a wake of another
+    /// process ended its sleep in the parking spot.
     pub(crate) fn end_parking(&self) {
         // Relaxed: the thread calls `retract` next, and the parking spot has acquired what the
         // other process published.
         self.0.parked.store(false, Ordering::Relaxed);
     }
 
-    /// Withdraws the announcement. Returns `true` when a notification came since the announcement.
+    /// Withdraws the announcement. Returns `true` when the parking was ended since the
+    /// announcement, by a notification or by `end_parking`.
     pub(crate) fn retract(&self) -> bool {
         !self.0.parked.swap(false, Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! [`Bed`]: the parking spot of a worker that other processes can wake.
+//! [`ParkingSpot`]: the place where a worker parks so that other processes can wake it.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ pub trait ParkingSpot: Send + Sync {
     /// for `at_most`. May also end without a reason. Returns whether another process woke the
     /// thread; each such wake is returned once.
     ///
-    /// `parked` returns whether to sleep at all. It becomes false before [`ParkingSpot::wake`] is
-    /// called, and after that call no thread may stay asleep. So an implementation takes three
-    /// steps:
+    /// `parked` returns whether to sleep at all. A notification makes it false before
+    /// [`ParkingSpot::wake`]. Removing the parking spot calls `wake` and leaves `parked` true. An
+    /// implementation takes three steps, and `wake` ends each sleep whose step 1 came before:
     ///
     /// 1. Read the state that `wake` changes.
     /// 2. Call `parked`.

@@ -18,16 +18,16 @@ pub trait Poller {
     /// Called at the end of every sweep.
     fn flush(&self);
 
-    /// Whether a call of [`Poller::poll`] now, at the end of a sweep, would find nothing. If so,
-    /// the executor calls [`Poller::may_park`] and [`Poller::next_deadline`] without another sweep.
-    /// `false` is always correct. Called in virtual time only, where a sweep that finds nothing
-    /// costs an event.
+    /// Whether a call of [`Poller::poll`] now, at the end of a sweep, would find nothing. If all
+    /// pollers are settled and no task is ready, the executor asks for [`Poller::next_deadline`]
+    /// and [`Poller::may_park`] without another sweep. `false` is always correct. Called in virtual
+    /// time only, where a sweep that finds nothing costs an event.
     fn is_settled(&self) -> bool {
         false
     }
 
     /// The time at which [`Poller::poll`] must be called even without a notification. Called at the
-    /// end of an idle sweep.
+    /// end of a sweep after which the executor may park.
     fn next_deadline(&self) -> Option<Time> {
         None
     }

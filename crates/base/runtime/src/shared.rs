@@ -31,12 +31,13 @@ pub(crate) struct Core {
     /// The time until which other threads are assumed to want this executor's core.
     pub(crate) contended_until: Cell<Time>,
     tasks: RefCell<Tasks>,
-    /// The time at which tasks start beyond the depth unless a task starts before. `None` when no
-    /// task waits for its start.
+    /// The time at which tasks start beyond the depth unless a waiting task starts before. `None`
+    /// when no task has begun to wait. An abort of the last waiting task leaves the time set until
+    /// it passes.
     late_at: Cell<Option<Time>>,
     /// The number of tasks for which the worker waits before it leaves.
     pub(crate) finishers: Cell<usize>,
-    /// The number of calls of `coop` that remain to the running task before it yields.
+    /// The number of calls of `coop` that remain to the running task. The last of them yields.
     coop_left: Cell<u32>,
 }
 
@@ -78,7 +79,7 @@ impl Core {
         id
     }
 
-    /// Polls the task once. Returns `false` when the task has ended.
+    /// Polls the task once. Returns `false`, without a poll, when the task has ended before.
     pub(crate) fn run(&self, id: TaskId) -> bool {
         let Some(mut body) = self.tasks.borrow_mut().check_out(id) else {
             return false;
@@ -117,15 +118,15 @@ impl Core {
         self.start(starts);
     }
 
-    /// Restarts the time until late starts, or clears it when no task waits. Called when a task
-    /// begins to wait for its start, and when a task starts.
+    /// Restarts the time until late starts, or clears it when no task waits. Called when the first
+    /// task begins to wait for its start, and when a waiting task starts.
     fn watch_line(&self) {
         let waits = self.tasks.borrow().waiting() > 0;
         self.late_at.set(waits.then(|| self.driver.now() + self.config.start_within));
     }
 
-    /// Starts some tasks beyond the depth when tasks wait and no task has started for long. Returns
-    /// whether a task started.
+    /// Starts some tasks beyond the depth when tasks wait and no waiting task has started for long.
+    /// Returns whether a task started.
     pub(crate) fn mind_line(&self, now: Time) -> bool {
         if self.late_at.get().is_none_or(|late_at| now < late_at) {
             return false;
@@ -176,7 +177,7 @@ impl Core {
     }
 
     /// Drops all tasks, timers and pollers. These may hold handles, and each handle holds this
-    /// value. The cycle would never be freed otherwise.
+    /// value, so that the cycle would never be freed.
     pub(crate) fn close(&self) {
         let bodies = self.tasks.borrow_mut().close();
         self.late_at.set(None);

@@ -1,11 +1,10 @@
-//! The one module from which latches and other concurrent code of a node import their primitives,
-//! so that a model checker can replace them.
+//! The module from which latches and other code that a model checker tests import their primitives.
 //!
 //! With `--cfg loom` the primitives are those of [loom](https://docs.rs/loom). Loom runs a test
-//! under every interleaving and with every value that a load may return. Two types remain those of
-//! the standard library: `Arc`, because wakers are made of it, and `OnceLock`. An `Arc` that is
-//! never unwrapped creates no order on which the code here relies. Without that order the checker
-//! only sees less order.
+//! under many interleavings, and with the values that each load may return. Three types remain
+//! those of the standard library: `Arc` and `Weak`, because wakers are made of `Arc`, and
+//! `OnceLock`. An `Arc` that is never unwrapped creates no order on which the code here relies.
+//! Without that order the checker only sees less order.
 
 #[cfg(loom)]
 mod model;

@@ -99,8 +99,8 @@ impl Tasks {
         self.slots.get_mut(id.slot).filter(|slot| slot.serial == id.serial)
     }
 
-    /// Takes out the body of a task for a poll. `None` when the task has ended or is not ready for
-    /// a poll.
+    /// Takes out the body of a task for a poll. `None` when the task has ended, runs, or waits for
+    /// its start.
     pub(crate) fn check_out(&mut self, id: TaskId) -> Option<Body> {
         strict_assert_ne!(id, TaskId::ROOT);
         let slot = self.slot(id)?;
@@ -113,8 +113,8 @@ impl Tasks {
         }
     }
 
-    /// Puts the body back after a poll. If the task was aborted during the poll, the error is the
-    /// body. The caller then drops the body and calls [`Tasks::finish`].
+    /// Puts the body back after a poll. If the task was aborted or the table was closed during the
+    /// poll, the error is the body. The caller then drops the body and calls [`Tasks::finish`].
     pub(crate) fn check_in(&mut self, id: TaskId, body: Body) -> Result<(), Body> {
         match self.slot(id) {
             Some(slot) if matches!(slot.state, State::Running { abort: false }) => {
@@ -126,8 +126,8 @@ impl Tasks {
         }
     }
 
-    /// Frees the slot of a task whose future was dropped. Returns the waker of the task that may
-    /// start now.
+    /// Frees the slot of a task whose body is outside the table. Returns the waker of a waiting
+    /// task that may start now, if there is one.
     pub(crate) fn finish(&mut self, id: TaskId) -> Option<Waker> {
         self.slot(id)?;
         let slot = self.slots.remove(id.slot);
@@ -172,8 +172,8 @@ impl Tasks {
         self.waiting.len()
     }
 
-    /// Starts as many waiting tasks as are in flight, and at least one, beyond the depth. Returns
-    /// their wakers.
+    /// Starts waiting tasks beyond the depth, as many as are in flight at most, and at least one if
+    /// a task waits. Returns their wakers.
     pub(crate) fn start_late(&mut self) -> Vec<Waker> {
         let more = self.in_flight.max(1);
         strict_assert!(more >= 1);
@@ -196,7 +196,7 @@ impl Tasks {
         }
     }
 
-    /// Closes the table and returns all futures.
+    /// Closes the table and returns all futures, except that of a running task.
     pub(crate) fn close(&mut self) -> Vec<Body> {
         self.closed = true;
         self.waiting.clear();

@@ -1,8 +1,8 @@
 //! Timers: an ordered map from deadline to waker.
 //!
-//! A worker has about as many timers as tasks in flight. A balanced tree of that size fits in a few
-//! cache lines and gives the exact next deadline. The tree also removes a cancelled timer at once,
-//! which matters because timeouts are set far more often than they fire.
+//! A worker has about as many timers as tasks in flight. A balanced tree of that size is small and
+//! gives the exact next deadline. The tree also removes a cancelled timer at once, which matters
+//! for timeouts that are set often and rarely fire.
 
 use std::collections::BTreeMap;
 use std::task::Waker;

@@ -9,8 +9,8 @@ use latchwork_strict::strict_assert;
 
 use crate::{Driver, Executor, ExecutorConfig, Handle, JoinHandle, Notifier, Sweep, Time};
 
-/// The most sweeps in one event when sweeps cost nothing. After that many, the worker lets time
-/// pass.
+/// The most sweeps in one event. After that many, the worker lets time pass. Several sweeps fit
+/// into one event when they charge nothing.
 const SWEEPS_PER_EVENT: u32 = 32;
 const _: () = assert!(SWEEPS_PER_EVENT > 0, "an event sweeps at least once");
 
@@ -56,15 +56,16 @@ impl Driver for VirtualDriver {
 
 /// One worker of a simulated world.
 ///
-/// - A wake or a deadline fires the worker, and the worker sweeps.
+/// - A wake or a deadline fires the worker, and the worker sweeps. While the worker's clock is
+///   ahead of the world, the worker schedules the sweep for the time of its clock.
 /// - A sweep that made progress costs [`ExecutorConfig::sweep_cost`], so the next sweep is a
-///   separate event a little later. No next sweep follows if all pollers are
-///   [settled](crate::Poller::is_settled) and no task is ready.
-/// - An idle worker schedules only its next deadline.
+///   separate event a little later. No next sweep follows if no task is ready and all pollers are
+///   [settled](crate::Poller::is_settled) and agree to park.
+/// - A parked worker schedules only its next deadline.
 /// - Work that a task charges delays all later work of this worker, in the same sweep too.
 /// - Time that polling charges moves the worker's clock. But the tasks that the polling woke run in
 ///   the same event.
-/// - The flush also runs in the same event when the work of the last task was short.
+/// - The flush also runs in the same event when all tasks of the sweep together charged little.
 ///
 /// Dropping the worker drops its tasks, and the world removes its actor.
 pub struct VirtualWorker {
@@ -83,11 +84,12 @@ struct Parts {
     executor: RefCell<Executor<VirtualDriver>>,
     /// The CPU of the executor's driver.
     cpu: Rc<Cpu>,
-    /// The times of the scheduled events of this worker, the next one last: rarely more than two.
-    /// Events cannot be cancelled. An event that fires early is harmless: the worker then computes
-    /// its next deadline again.
+    /// The times of the scheduled events of this worker, the next one last. Events cannot be
+    /// cancelled. An event that fires early is harmless: the worker then computes its next deadline
+    /// again.
     scheduled: RefCell<Vec<Time>>,
-    /// The virtual time between two sweeps while a poller refuses to park.
+    /// The least virtual time between two events while a poller refuses to park. One event may
+    /// sweep several times.
     step: Duration,
 }
 
@@ -177,7 +179,8 @@ impl Power {
         self.with_cpu(|cpu| cpu.slow_down(times));
     }
 
-    /// The CPU time that the worker has used so far, or zero when the worker was dropped.
+    /// The CPU time that the worker has used so far ([`Cpu::worked`]), or zero when the worker was
+    /// dropped.
     pub fn worked(&self) -> Duration {
         let worker = self.actor.upgrade();
         worker.map_or(Duration::ZERO, |worker| worker.parts().cpu.worked())
@@ -203,7 +206,7 @@ pub fn run_all<T>(
     run_all_watched(kernel, limit, tasks, || {})
 }
 
-/// Like [`run_all`], and calls `watch` after every event.
+/// Like [`run_all`], and calls `watch` before the first event and after every event.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -254,7 +257,7 @@ impl Worker {
         }
     }
 
-    /// Called when the worker has parked: without a wake there is no work before `next`.
+    /// Called when the worker has parked: without a wake the next sweep is due at `next`.
     fn rest(&self, next: Option<Time>, soon: Time) {
         let Parts { id, cpu, .. } = self.parts();
         self.kernel.hold_wakes(*id, cpu.now());

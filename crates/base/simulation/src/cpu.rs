@@ -59,20 +59,22 @@ impl Cpu {
     }
 
     /// The CPU time used until now: the charged time without the part that lies in the world's
-    /// future.
+    /// future. During a pause, the rest of the pause is subtracted too.
     pub fn worked(&self) -> Duration {
         let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
         strict_assert!(ahead == Duration::ZERO || self.free_at.get() > self.kernel.now());
         self.charged.get().saturating_sub(ahead)
     }
 
-    /// Makes all work that is charged from now on take `times` as long. The normal value is 1.
+    /// Makes all work that is charged from now on take `times` as long. The normal value is 1, and
+    /// 0 counts as 1.
     pub fn slow_down(&self, times: u32) {
         self.slowness.set(times.max(1));
         strict_assert_ne!(self.slowness.get(), 0);
     }
 
-    /// Pauses the worker for `duration`, independently of the CPU's speed.
+    /// Pauses the worker for `duration`, from the end of the work charged so far. The duration does
+    /// not depend on the CPU's speed.
     pub fn stop_for(&self, duration: Duration) {
         let before = self.now();
         self.free_at.set(self.now() + duration);

@@ -86,7 +86,8 @@ impl Kernel {
         }))
     }
 
-    /// The current instant: the time of the current event, or of the last event.
+    /// The current instant: the time of the last event that fired, or a later deadline that
+    /// [`Kernel::run_until`] reached.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.now.get()
@@ -117,6 +118,9 @@ impl Kernel {
     }
 
     /// Schedules `actor.fire(payload)` at `at`, or now if `at` is in the past.
+    ///
+    /// # Panics
+    /// When more than 16 million events are pending.
     #[inline]
     pub fn schedule(&self, at: Time, actor: ActorId, payload: u64) {
         strict_assert!(
@@ -193,7 +197,7 @@ impl Kernel {
     }
 
     /// From now on, a wake of `actor` fires at `from` if `from` is later than the current instant.
-    /// For an actor that cannot act before `from`.
+    /// A wake that is already an event keeps its time. For an actor that cannot act before `from`.
     ///
     /// # Panics
     /// When `actor` is not of this kernel.
@@ -245,8 +249,9 @@ impl Kernel {
         }
     }
 
-    /// Fires events until `done` holds, until the next event is later than `deadline`, or until no
-    /// event is left. `done` is checked before each event.
+    /// Fires events until `done` holds, until the next event is later than `deadline`, until no
+    /// event is left, or until time stands still ([`RunEnd::Stalled`]). `done` is called before
+    /// each event and after the last event.
     pub fn run_until(&self, deadline: Time, mut done: impl FnMut() -> bool) -> RunEnd {
         let begin = self.now();
         loop {

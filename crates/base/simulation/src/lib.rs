@@ -2,12 +2,13 @@
 //! randomness.
 //!
 //! One [`Kernel`] is one world and lives on one thread. The kernel does not know the meaning of its
-//! events `(time, actor, payload)`. The kernel fires the events in order of time. The seed decides
-//! the order of events at the same time, so another seed is another interleaving.
+//! events `(time, actor, payload)`. The kernel fires the events in order of time. Under
+//! [`Ties::Seeded`] the seed decides the order of events at the same time, so another seed is
+//! another interleaving.
 //!
 //! ```text
 //!                 schedule(at, actor, payload)
-//!   actors  ──────────────────────────────────►  queue ordered by (time, tie, number)
+//!   actors  ──────────────────────────────────►  queue ordered by (time, tie, slot)
 //!     ▲  ▲                                            │
 //!     │  └── fire(payload) ◄───────────── step() ◄────┘
 //!     │                                      │
@@ -16,10 +17,12 @@
 //!
 //! # Guarantees
 //!
-//! - The same seed and the same calls give the same events, and so the same [`Kernel::event_hash`].
-//!   Nothing here depends on addresses, hash maps, floating point or the host's clock.
+//! - The same seed and the same calls give the same events, and so the same [`Kernel::event_hash`],
+//!   as long as no other thread wakes an actor. No order here depends on addresses, hash maps,
+//!   floating point or the host's clock.
 //! - Time never goes backwards. An event that is scheduled in the past fires now.
-//! - An actor is never fired from inside itself or from inside another actor.
+//! - Only [`Kernel::step`] and [`Kernel::run_until`] fire actors. An actor that schedules or wakes
+//!   an actor queues an event and fires nothing.
 //! - The kernel keeps no actor alive. So a world leaks nothing when its owner is dropped, although
 //!   its actors hold the kernel.
 //!

@@ -1,4 +1,5 @@
-//! The event queue: a heap with a total order, so that the order of events is deterministic.
+//! The event queue: a heap with a total order, and a place for the next event in front of the heap.
+//! The order of events is deterministic.
 
 use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 
@@ -63,11 +64,12 @@ fn tie_of(key: Key) -> u64 {
     key as u64 >> SLOT_BITS
 }
 
-/// The children per parent in the heap. Four children share one line of the CPU cache, and a heap
-/// of thousands is six levels deep. With more children the heap would compare more than it saves.
+/// The children per parent in the heap. The keys of four children have the size of one line of the
+/// CPU cache, and a heap of a few thousand keys is about six levels deep. More children would mean
+/// more comparisons per level.
 const CHILDREN: usize = 4;
 
-/// The longest heap that is checked as a whole, at one change of 64.
+/// A heap below this length is checked as a whole, at about one insertion of 64.
 const CHECKED_MAX: usize = 1000;
 
 const _: () = assert!(CHILDREN == 4, "sift_down compares the children in two pairs");
@@ -86,7 +88,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Inserts an event. Of two events at the same instant, the event with the lower `tie` fires
-    /// first. Only 40 bits of `tie` count. For equal ties, the calls so far decide.
+    /// first. Only the low 40 bits of `tie` count. For equal ties, the calls so far decide.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
         let event = Event { at, actor, payload };
@@ -224,7 +226,7 @@ impl Queue {
         self.heap.len() + usize::from(self.front.is_some())
     }
 
-    /// Every key is larger than its parent's, and each slot is used once.
+    /// Asserts that every key is larger than its parent's, and that each slot is used once.
     fn check(&self) {
         for (at, &key) in self.heap.iter().enumerate().skip(1) {
             assert!(self.heap[(at - 1) / CHILDREN] < key, "the heap is out of order at {at}");

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// An instant: nanoseconds since the start of the world (virtual) or of the process's clock (real).
+/// An instant: nanoseconds since the start of the world (virtual) or since the zero of a clock
+/// (real).
 ///
 /// Arithmetic saturates. [`Time::MAX`] plus a duration is [`Time::MAX`], and an earlier time minus
 /// a later time is a zero duration.
@@ -15,7 +16,7 @@ pub struct Time(u64);
 impl Time {
     /// The start.
     pub const ZERO: Time = Time(0);
-    /// The last instant, 585 years after the start.
+    /// The last instant, about 585 years after the start.
     pub const MAX: Time = Time(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the start.

@@ -1,11 +1,12 @@
-//! Assertions of what the code believes: on in tests and in hunts, free of cost in a release.
+//! Assertions of what the code believes: on in tests and in hunts, free of cost in an ordinary
+//! release.
 //!
 //! An assertion states a belief that only a mistake of the program can break. What a user, an
 //! operator, a peer, a file or a message can cause is an error, and is never asserted.
 //!
 //! # When assertions run
 //!
-//! - Tests, and other builds with debug assertions: [`STRICT`] is true.
+//! - A build with debug assertions, such as tests in the default profile: [`STRICT`] is true.
 //! - A build with the feature `strict`: true. For example
 //!   `cargo build --release -p latchwork-sim --features strict`.
 //! - Any other release build, and a model of `loom`: false. The compiler removes the assertion and

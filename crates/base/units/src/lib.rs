@@ -4,7 +4,7 @@
 //!   value = number [unit]        no space between them
 //!   number                       digits, with a fraction if need be: 256, 0.5, .5, 1e3
 //!   unit of a size               B, K or KiB, M or MiB, G or GiB, T or TiB: powers of 1024, in any case
-//!   unit of a time               ns, us, ms, s, m, h
+//!   unit of a time               ns, us or µs, ms, s, m or min, h: in lower case
 //! ```
 //!
 //! A number without a unit has the unit that the flag or the key documents ([`SizeUnit`],

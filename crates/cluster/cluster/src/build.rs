@@ -223,8 +223,8 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
-/// The configuration of a handler. A handler never spins. It yields after two idle sweeps and then
-/// parks. It serves a node only while no worker of that node polls.
+/// The configuration of a handler. A handler never spins. It yields before each of two idle sweeps,
+/// and then parks. It serves a node only while no worker of that node polls.
 pub(crate) fn handler_config(config: &ClusterConfig, node: usize) -> ExecutorConfig {
     ExecutorConfig { spin_sweeps: 0, yield_sweeps: 2, ..worker_config(config, node + (1 << 32)) }
 }

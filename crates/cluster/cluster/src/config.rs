@@ -36,9 +36,9 @@ pub struct ClusterConfig {
     pub cache_bytes: usize,
     /// The number of lines in each compute node's cache. If it is set, `cache_bytes` is ignored.
     pub cache_frames: Option<usize>,
-    /// Touches all memory at the start of an embedded cluster. Then the start takes longer, and the
-    /// first accesses are not slowed by page faults. Off by default. A simulated cluster ignores
-    /// this.
+    /// Touches all memory of a process at the start of its nodes. Then the start takes longer, and
+    /// the first accesses are not slowed by page faults. Off by default. A simulated cluster
+    /// ignores this.
     pub prefault: bool,
     /// The size of a line in bytes.
     pub line_size: u32,
@@ -171,8 +171,8 @@ impl ClusterConfig {
         Cache::footprint(frames.min(most), line_size)
     }
 
-    /// The fewest bytes of a cache with these settings. Each operation in flight needs a frame, and
-    /// some frames are extra.
+    /// The fewest bytes of a cache with lines of this size: four frames and their metadata. The
+    /// other settings do not matter.
     pub fn cache_bytes_min(&self) -> usize {
         Cache::footprint(self.frames_min(), self.line_size as usize)
     }

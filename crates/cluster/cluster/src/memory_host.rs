@@ -8,8 +8,8 @@ use crate::JoinError;
 use crate::joined::{Introductions, Mortal, lost_memory};
 use crate::transport::Transport;
 
-/// A memory node: memory of this process for the compute nodes of other processes. Besides, it only
-/// fences dead nodes.
+/// A memory node: memory of this process for the compute nodes of other processes. The process runs
+/// no protocol code. It renews its lease, admits its peers and fences dead nodes.
 ///
 /// [`leave`](MemoryHost::leave) ends it gracefully. A memory node that is dropped without a leave
 /// is dead. Its content is lost in both cases.
@@ -26,7 +26,8 @@ impl MemoryHost {
     /// that cannot start leaves again.
     ///
     /// # Errors
-    /// When this member is a compute node; a refusal by the machine.
+    /// When this member is a compute node; when a memory node of the cluster has died, or a member
+    /// uses another fabric; a refusal by the machine; an error of the store.
     pub fn start(
         transport: &Transport,
         membership: Membership,
@@ -65,7 +66,7 @@ impl MemoryHost {
     /// returns whether that is so. Its memory is lost in any case.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// When the lease has ended, or the store does not answer.
     pub fn leave(self, patience: Duration) -> Result<bool, JoinError> {
         let alone =
             self.membership.0.wait(patience, |view| view.compute().next().is_none()).is_ok();

@@ -1,4 +1,4 @@
-//! [`Ports`]: the only access of a cluster's process to its fabric.
+//! [`Ports`]: makes the ports of a process in a cluster.
 
 use std::rc::Rc;
 
@@ -6,8 +6,9 @@ use latchwork_fabric::{AnyFabric, AnyInbox, Permission, Port, Threaded};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
-/// A fabric, and this process's permission to use it. Every port of the process is made here, so
-/// that every port has the permission. The type is `Send`, because each worker's thread needs one.
+/// A fabric, and this process's permission to use it. Every port of a process with a lease is made
+/// here, so that every such port has the permission. The type is `Send`, because each worker's
+/// thread needs one.
 #[derive(Clone)]
 pub(crate) struct Ports {
     fabric: Threaded,
@@ -22,10 +23,10 @@ impl Ports {
 
     /// The ports of a node that may touch memory only while its lease is certainly valid.
     ///
-    /// The clock of the lease, `CLOCK_BOOTTIME`, runs on while the machine is suspended. The store
-    /// is elsewhere, and its clock runs on too. `CLOCK_MONOTONIC` stops during a suspension. By
-    /// that clock a machine that wakes up after an hour would use the rest of its lease. Linux
-    /// gives both clocks to a process without a system call, at the same cost.
+    /// The clock of the lease, `CLOCK_BOOTTIME`, runs on while the machine is suspended. The clock
+    /// of the store runs on too. `CLOCK_MONOTONIC` stops during a suspension. By that clock a
+    /// machine that wakes up after an hour would use the rest of its lease. Linux gives both clocks
+    /// to a process without a system call, at the same cost.
     #[cfg(feature = "processes")]
     pub(crate) fn leased(fabric: Threaded, lease: latchwork_membership::Lease) -> Ports {
         Ports { fabric, permission: Permission::while_it(move || lease.is_valid()) }

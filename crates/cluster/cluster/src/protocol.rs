@@ -1,7 +1,7 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
 //!
-//! This is the one place that names the protocols. All other code above the engine has the types of
-//! this file, under which another protocol can come.
+//! This is the one place that names the protocols. All other code above the engine uses the types
+//! of this file, so another protocol needs changes only here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub enum Protocol {
     /// SELCC: lines stay in the cache until another node requests them.
     #[default]
     Selcc,
-    /// SEL: the baseline without a cache.
+    /// SEL: the baseline, which releases a line after every access.
     Sel,
 }
 

@@ -120,7 +120,7 @@ impl Simulated {
         Ok(cluster)
     }
 
-    /// What holds between any two events of the world.
+    /// Asserts what holds between any two events of the world.
     fn check(&self) {
         let nodes = self.nodes.nodes.len();
         assert_eq!(self.handlers.len(), nodes, "every node has a handler");
@@ -205,13 +205,14 @@ impl Simulated {
     }
 
     /// Sets the function that each later [`run`](Simulated::run) calls after every event, or
-    /// removes it. It can measure in the middle of a run. It must not set another function.
+    /// removes that function. The function can measure in the middle of a run. It must not call
+    /// `set_watch`.
     pub fn set_watch(&self, watch: Option<WorldWatch>) {
         *self.watch.borrow_mut() = watch;
     }
 
-    /// Like [`run`](Simulated::run), and calls `watch` after every event. `watch` can check
-    /// invariants at every step.
+    /// Like [`run`](Simulated::run), and calls `watch` after every event, in place of the function
+    /// of [`set_watch`](Simulated::set_watch). `watch` can check invariants at every step.
     ///
     /// # Errors
     /// Like [`run`](Simulated::run).
@@ -275,7 +276,7 @@ impl Simulated {
     /// before the worker is dropped.
     ///
     /// # Errors
-    /// What the fabric refused.
+    /// [`ClusterError::Setup`]: a refusal of the fabric.
     ///
     /// # Panics
     /// When there is no such node.
@@ -342,8 +343,8 @@ impl Simulated {
 
     /// Ends the lease of a compute node while the node runs. The node rings no doorbell any more.
     /// Work requests that its workers post end with
-    /// [`VerbError::Barred`](latchwork_verbs::VerbError::SelfFenced). Its submitted requests stay
-    /// in flight. The other nodes are not notified.
+    /// [`VerbError::SelfFenced`](latchwork_verbs::VerbError::SelfFenced). Its submitted requests
+    /// stay in flight. The other nodes are not notified.
     ///
     /// # Panics
     /// When there is no such node.
@@ -362,7 +363,7 @@ impl Simulated {
         node < self.nodes().len() && !self.is_dead(node) && !self.has_lapsed(node)
     }
 
-    /// A node fences a dead node from now on.
+    /// Lets a node fence a dead node from now on.
     ///
     /// # Panics
     /// When there is no such node.

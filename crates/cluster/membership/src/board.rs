@@ -8,7 +8,7 @@ use latchwork_strict::strict_assert;
 
 use crate::view::View;
 
-/// The callback that gets every changed view.
+/// The callback that gets changed views. It may miss a view when a later view is there.
 pub(crate) type Callback = Box<dyn FnMut(&View) + Send>;
 
 /// The present view of a node.
@@ -31,8 +31,8 @@ struct Follower {
     seen: Option<Arc<View>>,
 }
 
-// No code under these locks panics half-way through a change. Only a callback can panic, and a
-// panic in a callback ends its node.
+// No code under these locks panics half-way through a change, except a callback. A panic of a
+// callback on a thread of the node ends the node's lease.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -78,8 +78,8 @@ impl Board {
         self.call(&follower);
     }
 
-    /// Calls a follower with the newest view. The view is read under the follower's lock, so views
-    /// arrive in order.
+    /// Calls a follower with the newest view, unless the follower has seen the same members. The
+    /// view is read under the follower's lock, so views arrive in order.
     fn call(&self, follower: &Mutex<Follower>) {
         let mut follower = locked(follower);
         let view = self.view();
@@ -105,12 +105,14 @@ impl Board {
 
     /// Wakes all waiters, so that they check the lease too.
     pub(crate) fn wake(&self) {
-        // The lock is taken so that no thread is between its check and its wait.
+        // The lock is taken so that no thread is between the check in [`Board::wait`] and its
+        // sleep. A caller that checked the lease before `wait` can still miss this wake.
         drop(locked(&self.state));
         self.changed.notify_all();
     }
 
-    /// Waits until the members differ from `last`, until `limit` has passed, or until a wake.
+    /// Waits until the members differ from `last`, for `limit`, or until a wake. The wait may end
+    /// without a reason. After [`Board::stop`] it ends at once.
     pub(crate) fn wait(&self, last: &Arc<View>, limit: Duration) {
         let state = locked(&self.state);
         if state.view.members == last.members && !state.stopped {

@@ -1,5 +1,5 @@
-//! [`Mail`]: control messages. A control message carries bytes from one node to another through the
-//! store, and an answer back.
+//! [`ControlMessages`]: the control messages of a node. A control message carries bytes from one
+//! node to another through the store, and an answer back.
 //!
 //! ```text
 //!   node C1 (epoch 7)                        store, below mail/C2@9/                   node C2 (epoch 9)
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Control messages are for the few bytes that nodes exchange before they have a faster connection:
-//! connection data. The store already authenticates every node. So control messages need no second
-//! network service and no second authentication.
+//! connection data. Every node already has access to the store. So control messages need no second
+//! network service, and no access control beside the store's.
 //!
 //! - A control message is for one node at one member epoch. A later holder of the id never sees the
 //!   message.
@@ -18,7 +18,7 @@
 //!   messages in the store. A node that finds a useless key deletes the key.
 //! - A control message is handled at most once. The messages of one sender arrive in the order of
 //!   their numbers, and each number is taken once.
-//! - At most 256 control messages of one node are in the store. The others wait in the node's
+//! - At most 256 control messages of one node wait for an answer. The others wait in the node's
 //!   queue, which is bounded too.
 //! - The closure runs on its own thread. A slow closure delays neither the renewal of leases nor
 //!   the arrival of answers.
@@ -44,12 +44,12 @@ use crate::view::{MemberState, View};
 /// The longest control message and the longest answer, in bytes.
 pub const CONTROL_MESSAGE_MAX: usize = 64 << 10;
 
-/// The most control messages of one node that are in the store at a time.
+/// The most control messages of one node that wait for an answer at a time.
 const OUTSTANDING_MAX: usize = 256;
 /// The most control messages that wait in a node's queue.
 const QUEUE_MAX: usize = 4096;
-/// The most control messages in one transaction. Stores bound the changes of a transaction; etcd's
-/// bound is 128.
+/// The most control messages in one transaction. A store may bound the changes of a transaction;
+/// etcd's default bound is 128.
 const BATCH: usize = 32;
 /// How often a waiting thread checks deadlines and whether its node still runs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,7 +64,8 @@ const _: () = assert!(!RETRY.is_zero() && !LOOK.is_zero(), "the mail spins");
 /// result is the answer.
 pub type Handler = Box<dyn FnMut(NodeName, u64, &[u8]) -> Vec<u8> + Send>;
 
-/// Takes the answer to a control message, once, on a thread of this node.
+/// Takes the answer to a control message, at most once. The call comes from a thread of this node,
+/// or from the sender's thread when the send fails at once.
 pub type Replier = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
 
 /// The control messages of one node; copies belong to the same node. Dropping the last copy ends
@@ -195,7 +196,8 @@ impl ControlMessages {
     /// # Errors
     /// [`MembershipError::NotThere`] when the node has left or died; [`MembershipError::Deadline`];
     /// [`MembershipError::TooLong`]; [`MembershipError::ControlQueueFull`];
-    /// [`MembershipError::LeaseEnded`] and [`MembershipError::Left`] of this node.
+    /// [`MembershipError::LeaseEnded`] and [`MembershipError::Left`] of this node; an error of the
+    /// store.
     pub fn ask(
         &self,
         to: NodeName,
@@ -246,15 +248,15 @@ impl Office {
                 let deletes: Vec<_> = stale.into_iter().map(KeyChange::Delete).collect();
                 let Shared { store, limit, .. } = &*self.shared;
                 if let Err(error) = store.commit(&[self.shared.alive()], &deletes, *limit) {
-                    // The keys are deleted with the lease that they are attached to.
+                    // A key with a lease is deleted with that lease.
                     tracing::debug!(%error, "old letters stay");
                 }
             }
         }
     }
 
-    /// Takes messages for one node and keys to delete, and waits until there are any. The messages
-    /// count as sent from here on.
+    /// Takes messages for one node and keys to delete. Waits up to [`LOOK`] until there are any.
+    /// The messages count as sent from here on.
     fn next_out(&self) -> (Vec<(String, KeyChange)>, Vec<String>) {
         let mut state = self.state();
         let has_letters =
@@ -296,8 +298,8 @@ impl Office {
         (letters, stale)
     }
 
-    /// Puts the messages, which are all for the same node. The call retries while a caller still
-    /// waits for one of them.
+    /// Puts the messages, which are all for the same node. After an error that may pass, the call
+    /// retries while a caller still waits for one of them.
     fn put(&self, letters: &[(String, KeyChange)]) {
         let Shared { store, limit, .. } = &*self.shared;
         let changes: Vec<_> = letters.iter().map(|(_, change)| change.clone()).collect();
@@ -347,7 +349,7 @@ impl Office {
 
     // ---- mail-in ---------------------------------------------------------------------------------------
 
-    /// Takes new messages and answers out of the store, and gives up old ones.
+    /// Reads new messages and answers from the store, and gives up old ones.
     fn look(&self) {
         let Shared { store, keys, me, limit, .. } = &*self.shared;
         let prefix = keys.messages(me.node, me.epoch);
@@ -393,7 +395,8 @@ impl Office {
                 state.working.insert(asked.key.clone());
                 state.asked.push_back(asked);
             } else if !state.working.contains(&asked.key) {
-                // The message was put a second time, because an answer of the store was lost.
+                // The message was handled. Its sender put it a second time, because an answer of
+                // the store was lost, or this node could not put the answer in time.
                 state.stale.insert(asked.key);
             }
         }
@@ -406,7 +409,8 @@ impl Office {
         seen.retain(|(node, epoch), _| !is_gone(&view, *node, *epoch));
     }
 
-    /// Gives up messages after their deadlines, and messages to nodes that have left or died.
+    /// Gives up messages after their deadlines, and messages to nodes that have left, have died or
+    /// have a successor.
     fn give_up(&self) {
         let view = self.shared.board.view();
         let mut over = Vec::new();
@@ -498,7 +502,8 @@ impl Office {
         while let Some(left) = deadline.left() {
             match store.commit(&[self.shared.alive()], &changes, left) {
                 Err(error) if error.is_passing() && !self.is_over() => self.trouble(&error),
-                // The sender has left or died, or this node has. No node waits for the answer.
+                // Usually the sender has left or died, or this node has. Then no node waits for the
+                // answer.
                 Err(error) => {
                     tracing::debug!(%error, "an answer is not wanted any more");
                     break;

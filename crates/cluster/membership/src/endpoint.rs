@@ -24,7 +24,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// In user and password, `%` and two hexadecimal digits stand for a byte. The default port is 2379.
 ///
 /// # Errors
-/// [`MembershipError::Endpoint`] when the endpoint cannot be parsed; an error of the store.
+/// [`MembershipError::Endpoint`] when the endpoint cannot be parsed; [`MembershipError::Name`] for
+/// a wrong cluster name; [`MembershipError::NoEtcd`]; an error of the store.
 pub fn open(endpoint: &str) -> Result<(Arc<dyn Store>, String), MembershipError> {
     let bad = |why: &str| MembershipError::Endpoint {
         endpoint: without_password(endpoint),

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::name::NodeName;
 
-/// Why a store or a cluster cannot do a call. Each text says how to fix it.
+/// Why a store or a cluster cannot do a call. Most texts say how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MembershipError {
@@ -38,7 +38,7 @@ pub enum MembershipError {
         /// The reason, and a remedy.
         why: String,
     },
-    /// A state file is foreign or incomplete.
+    /// A state file is foreign, changed or incomplete.
     #[error(
         "{} is not the state of a cluster: {why}; end the cluster's processes, remove its directory, start anew",
         .path.display()
@@ -105,13 +105,13 @@ pub enum MembershipError {
         /// The hindrance: empty, or text that follows a comma.
         trouble: String,
     },
-    /// The store does not have the lease: it has ended, or the store was reset.
+    /// The lease has ended, by this node's clock or by the store, or the store was reset.
     #[error("the lease has ended; the node must not go on, start it under another id")]
     LeaseEnded,
     /// This node has left the cluster.
     #[error("this node has left the cluster; join anew")]
     Left,
-    /// Another process holds the id.
+    /// Another node holds the id.
     #[error("{node} is in the cluster (epoch {epoch}); take another id, or wait until it has left")]
     Taken {
         /// The node.
@@ -137,7 +137,7 @@ pub enum MembershipError {
         /// The number of ids that belong to dead nodes.
         dead: usize,
     },
-    /// No node can have this id.
+    /// No node of this kind can have this id.
     #[error("{id} is no id of a {kind} node; they are {range}")]
     Id {
         /// The id.
@@ -203,7 +203,7 @@ pub enum MembershipError {
         /// The difference.
         why: String,
     },
-    /// A control message is for a node that has left or died.
+    /// A control message is for a node that has left, has died or has a successor.
     #[error("{node} of epoch {epoch} is not in the cluster any more; it gets no letters")]
     NotThere {
         /// The node.

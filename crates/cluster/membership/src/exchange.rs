@@ -17,8 +17,9 @@ use crate::store::{Compare, KeyChange, Snapshot};
 use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
-/// How often a waiting party checks its lease and [`Patience::goes_on`].
 const _: () = assert!(!LOOK.is_zero(), "a waiting party spins");
+/// The longest time between two checks of a waiting party: of its lease, and of
+/// [`ExchangePatience::goes_on`].
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long to wait for the other parties.
@@ -26,7 +27,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct ExchangePatience<'a> {
     /// The longest wait.
     pub limit: Duration,
-    /// The wait ends when this returns false. The call runs ten times a second.
+    /// The wait ends when this returns false. A waiting party calls this about ten times a second,
+    /// and after each change in the store.
     pub goes_on: &'a dyn Fn() -> bool,
 }
 
@@ -47,14 +49,15 @@ impl Membership {
     /// order of the parties. This node is one of the parties. A node uses a name only once. Nodes
     /// that are not parties have no influence.
     ///
-    /// If a party dies or leaves before it has given its value, the calls of all parties fail at
-    /// once.
+    /// If a party dies or leaves before it has given its value, the calls of the other parties fail
+    /// when they notice this.
     ///
     /// # Errors
     /// [`MembershipError::PeerLeft`]; [`MembershipError::Disagreement`];
     /// [`MembershipError::Deadline`] when a party has not come in time;
-    /// [`MembershipError::GivenUp`]; [`MembershipError::LeaseEnded`] as soon as this node's lease
-    /// has ended; [`MembershipError::TooLong`]; an error of the store.
+    /// [`MembershipError::GivenUp`]; [`MembershipError::LeaseEnded`] and [`MembershipError::Left`]
+    /// of this node; [`MembershipError::Name`]; [`MembershipError::TooLong`]; an error of the
+    /// store.
     pub fn exchange<'a>(
         &self,
         name: &str,
@@ -94,7 +97,7 @@ impl Exchange<'_> {
         MembershipError::Disagreement { exchange: self.name.to_owned(), why }
     }
 
-    /// Puts this node's call and value, in one transaction.
+    /// Puts this node's [`Call`] and value, in one transaction.
     fn give(&self, value: &[u8]) -> Result<(), MembershipError> {
         let Shared { keys, store, me, .. } = self.shared;
         let call_key = format!("{}{}", keys.exchange(self.name)?, me.node);
@@ -125,8 +128,8 @@ impl Exchange<'_> {
                 };
                 tried = true;
                 let made = store.commit(&[self.shared.alive(), compare], &changes, left)?;
-                // No other node writes this key. So the other comparison failed, or an earlier
-                // answer was lost.
+                // No other node writes this key. So without a result this node is not in the
+                // cluster, or an earlier attempt took effect and its answer was lost.
                 Ok(made.is_some())
             });
             match attempt {
@@ -148,7 +151,7 @@ impl Exchange<'_> {
             .deadline(&format!("exchange {:?} to begin", self.name), self.deadline.limit))
     }
 
-    /// The time left, or an error when the caller has given up.
+    /// The time left, or `None` after the deadline, or an error when the caller has given up.
     fn left(&self) -> Result<Option<Duration>, MembershipError> {
         match (self.goes_on)() {
             true => Ok(self.deadline.left()),
@@ -263,7 +266,8 @@ impl Exchange<'_> {
                     MemberState::Dead => "died",
                     MemberState::Left => "left",
                 },
-                // Only the id of a node that left is reused.
+                // The id has a later holder, and only the id of a node that left is reused. A party
+                // that never joined counts as left too.
                 _ => "left",
             };
             strict_assert!(!given.contains(&party.node), "a party that gave its value is missed");
@@ -287,7 +291,9 @@ impl Exchange<'_> {
     }
 
     /// Deletes this node's value of its previous exchange. That is safe if all parties of the
-    /// previous exchange are in the present one: then they have read the value.
+    /// previous exchange are in the present one, and each node runs its exchanges one after the
+    /// other. Then each party has ended the previous exchange, and needs the values of that
+    /// exchange no more.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
         let parties: BTreeSet<NodeIncarnation> = self.parties.iter().copied().collect();

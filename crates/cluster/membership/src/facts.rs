@@ -48,8 +48,8 @@ impl Membership {
     ///
     /// # Errors
     /// [`MembershipError::Deadline`] when no node decides within `limit`;
-    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended; an error of the
-    /// store.
+    /// [`MembershipError::LeaseEnded`] and [`MembershipError::Left`] of this node;
+    /// [`MembershipError::Name`]; an error of the store.
     pub fn wait_for_fact(&self, name: &str, limit: Duration) -> Result<Vec<u8>, MembershipError> {
         let shared = self.shared();
         let (key, root) = (shared.keys.fact(name)?, shared.keys.root());

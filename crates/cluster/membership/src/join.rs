@@ -30,10 +30,12 @@ pub struct Joining {
     pub id: Option<u16>,
     /// How other nodes reach this node.
     pub contact: BTreeMap<String, String>,
-    /// The length of the lease without renewal. Other nodes learn of this node's death after this
-    /// time. Stores may give a longer lease: etcd counts in whole seconds, at least two.
+    /// The length of the lease without renewal. Other nodes learn of a crash of this node about
+    /// this time after the last renewal. Stores may give a longer lease: etcd counts in whole
+    /// seconds, by default at least two.
     pub ttl: Duration,
-    /// The limit of the join, and later of each call without a deadline of its own.
+    /// The limit of the join, and later of each call without a deadline of its own. A failed join
+    /// takes up to two seconds more, to undo what it did.
     pub limit: Duration,
     /// The clock of the times that callers pass to [`Lease::is_valid_at`].
     pub clock: Clock,

@@ -49,7 +49,8 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Renews the lease until the node leaves or the lease has ended.
+/// Renews the lease until the node stops or the lease has ended. A leave, a death or the drop of
+/// the last [`Membership`](crate::Membership) stops the node.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
     strict_assert!(
@@ -57,7 +58,7 @@ fn keep(shared: &Shared) {
         "a lease ends before it is renewed"
     );
     let mut late = Occasions::default();
-    // Joining may have used most of the lease.
+    // The first renewal comes at once, because joining may have used most of the lease.
     let mut pause = Duration::ZERO;
     while !shared.board.pause(pause) {
         let sent = since_boot();
@@ -77,7 +78,7 @@ fn keep(shared: &Shared) {
                 pause = interval / 4;
             }
             Err(error) => {
-                // A node that left by itself needs no warning.
+                // A node that has left needs no warning.
                 if shared.check() != Err(MembershipError::Left) {
                     tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
                 }

@@ -1,8 +1,8 @@
-//! [`checked`]: names of clusters and facts, which become parts of keys.
+//! [`checked`]: names of clusters, contacts, facts and exchanges, which become parts of keys.
 
 use crate::error::MembershipError;
 
-/// Returns the text if it can be part of a key. It contains no separator of paths or keys.
+/// Returns the text if it can be part of a key. Such a text contains no separator of paths or keys.
 pub(crate) fn checked<'a>(what: &'static str, name: &'a str) -> Result<&'a str, MembershipError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());

@@ -39,7 +39,7 @@ impl Keys {
         format!("{}view/node/{node}", self.root)
     }
 
-    /// A key that exists as long as the node's lease.
+    /// A key that exists until the node leaves or its lease ends.
     pub(crate) fn alive(&self, node: NodeName) -> String {
         format!("{}view/alive/{node}", self.root)
     }
@@ -57,7 +57,8 @@ impl Keys {
         Ok(format!("{}fact/{}", self.root, checked("fact", name)?))
     }
 
-    /// The prefix of a node's control messages at one member epoch, and of the answers to its own.
+    /// The prefix of the control messages to a node at one member epoch, and of the answers to the
+    /// node's own messages.
     pub(crate) fn messages(&self, node: NodeName, epoch: u64) -> String {
         format!("{}mail/{node}@{epoch}/", self.root)
     }
@@ -99,7 +100,8 @@ pub(crate) struct Call {
 
 /// The bytes of a record or call.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Encoding fails only for maps with keys that are not text and for failing writers.
+    // Encoding fails only for maps with keys that are not text and for failing writers. No type
+    // here is such a map.
     serde_json::to_vec(value).unwrap_or_default()
 }
 

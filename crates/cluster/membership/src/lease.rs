@@ -19,7 +19,7 @@ const _: () = assert!(OVER == 0 && MARGIN > 1, "a lease is trusted to its very e
 /// A node's own view of its lease; copies are the same lease. A check costs a load and a read of
 /// the clock.
 ///
-/// The lease ends here before any other node can find it ended:
+/// By [`Lease::is_valid`], the lease ends here before any other node can find it ended:
 ///
 /// 1. The time of the lease counts from before the renewal was sent.
 /// 2. The last fifth of the lease is not used.
@@ -30,8 +30,9 @@ pub struct Lease(Arc<Inner>);
 
 struct Inner {
     /// The end of the trusted time, in nanoseconds since the boot. All accesses are relaxed,
-    /// because the word orders no other memory. A thread that reads an older value stops at that
-    /// older, earlier time.
+    /// because the word orders no other memory. A thread that reads a value from before a renewal
+    /// stops at that earlier time. A thread that reads a value from before [`Lease::end`] may go on
+    /// until the new value reaches its core.
     deadline: AtomicU64,
     /// The time since the boot at which the caller's clock stood at zero.
     origin: u64,
@@ -54,8 +55,8 @@ impl Lease {
 
     /// Like [`Lease::is_valid`], for a caller that already has the time. The time is from the clock
     /// of the join ([`Joining::clock`](crate::Joining::clock)). That clock stops while the machine
-    /// is suspended. After a suspension the lease is found to have ended when the keeper runs
-    /// again.
+    /// is suspended. If the lease ended during a suspension, this check does not see that until the
+    /// keeper or [`Lease::is_valid`] has found it.
     #[inline]
     pub fn is_valid_at(&self, now: Time) -> bool {
         self.is_valid_since_boot(self.0.origin.saturating_add(now.as_nanos()))

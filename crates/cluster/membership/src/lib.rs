@@ -3,7 +3,7 @@
 //!
 //! This crate owns the control plane. A joining node takes a free id in one transaction. The node
 //! holds the id by a lease, and one thread renews the lease. A second thread follows the view:
-//! which nodes have joined, left or died. The data path only reads [`Lease::is_valid`].
+//! which nodes have joined, left or died. The data path only checks the [`Lease`].
 //!
 //! ```text
 //!   process of node C1                                           process of node C2
@@ -29,22 +29,25 @@
 //!   the id has a higher member epoch.
 //! - A node is dead when its lease ends before the node has left. A dead node stays dead and its id
 //!   is never reused, because a latch word may still contain the id.
-//! - A node's own [`Lease`] is invalid before any other node can see the node dead. Two rules give
-//!   this:
+//! - A node's own [`Lease`] is invalid before any other node can see the node dead. The check is
+//!   [`Lease::is_valid`]; [`Lease::is_valid_at`] does not see a suspension of the machine. Two
+//!   rules give this:
 //!   1. The time of the lease counts from before the renewal was sent.
 //!   2. The last fifth of the lease is not used.
-//! - An invalid [`Lease`] never becomes valid again.
+//! - A [`Lease`] that a check has found invalid never becomes valid again.
 //! - A node writes contacts, facts and values only while the node is in the cluster. The
 //!   transaction of the write checks this.
-//! - Every call that waits has a deadline, and no callback can delay the renewal of the lease.
+//! - Every call that waits has a deadline. No callback can delay the renewal of a valid lease.
 //!
 //! The crate survives these faults:
 //!
 //! - A process is killed or stopped at any moment.
 //! - The store is unreachable. Leases end in time, and calls fail with a reason.
-//! - An answer of the store is lost. The caller checks whether the transaction took effect before
-//!   it repeats the transaction.
-//! - A state file is damaged.
+//! - An answer of the store is lost. A repeated transaction has no second effect. The caller first
+//!   checks whether the transaction took effect, or the receiver discards a repeated control
+//!   message.
+//! - A state file is damaged below its first line. A checksum detects this, and calls fail with a
+//!   reason.
 //!
 //! The crate does not survive a store that loses acknowledged changes.
 //!

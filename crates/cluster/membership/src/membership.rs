@@ -18,8 +18,8 @@ use crate::store::{KeyChange, Store};
 use crate::time::Deadline;
 use crate::view::{View, ViewMember};
 
-/// The most time that giving up the lease may take. If it fails, other nodes see the node dead when
-/// the lease ends.
+/// The most time that [`Membership::die`] takes to revoke the lease. If the revoke fails, other
+/// nodes see the node dead when the lease ends.
 const DYING: Duration = Duration::from_secs(1);
 
 /// The membership of one node; copies belong to the same node. Two threads renew the lease and
@@ -38,8 +38,9 @@ impl Membership {
     ///
     /// # Errors
     /// [`MembershipError::Taken`] or [`MembershipError::Dead`] when the wanted id is not free;
-    /// [`MembershipError::Full`] when no id is free; an error of a wrong field of `joining`; an
-    /// error of the store.
+    /// [`MembershipError::Full`] when no id is free; an error of a wrong name or of a wrong field
+    /// of `joining`; [`MembershipError::LeaseEnded`] or [`MembershipError::Deadline`] when the join
+    /// took too long; [`MembershipError::Thread`]; an error of the store.
     pub fn join(
         store: Arc<dyn Store>,
         cluster: &str,
@@ -74,7 +75,7 @@ impl Membership {
         });
         let membership = Membership(Arc::new(Handle(Arc::clone(&shared))));
         if let Err(error) = keeper::start(&shared) {
-            // The caller gets the first error, so this one is dropped.
+            // The caller gets the error of the start, so an error of the leave is dropped.
             let _ = membership.leave();
             return Err(error);
         }
@@ -95,7 +96,8 @@ impl Membership {
     ///
     /// # Errors
     /// [`MembershipError::Deadline`] when no view does within `limit`;
-    /// [`MembershipError::LeaseEnded`] as soon as this node's lease has ended.
+    /// [`MembershipError::LeaseEnded`] when this node's lease has ended, at the latest one length
+    /// of the lease after the end; [`MembershipError::Left`] after a leave.
     pub fn wait(
         &self,
         limit: Duration,
@@ -111,15 +113,15 @@ impl Membership {
             let Some(left) = deadline.left() else {
                 return Err(self.shared().deadline("a change of the view", limit));
             };
-            // The keeper wakes this wait. The lease can also end without the keeper, so the wait is
-            // at most one lease long.
+            // The end of the lease usually wakes this wait. The wake may come before the wait, or
+            // the lease may end without the keeper. So the wait is at most one lease long.
             self.shared().board.wait(&view, left.min(self.shared().ttl));
         }
     }
 
     /// Calls `callback` with the present view at once, and later with each view that has other
-    /// members. The later calls come from a thread of this node. Two calls never overlap. Views may
-    /// be skipped, but the callback gets the latest state.
+    /// members. The later calls come from a thread of this node. Two calls never overlap. A view
+    /// may be skipped when a later view is there.
     pub fn follow(&self, callback: Callback) {
         self.shared().board.follow(callback);
     }
@@ -129,8 +131,10 @@ impl Membership {
         self.shared().lease.clone()
     }
 
-    /// Calls `callback` once, from a thread of this node, when the lease is found to have ended. A
-    /// graceful leave does not count. If the lease has already ended, the call comes at once.
+    /// Calls `callback` at most once, when the lease is found to have ended. The call comes from
+    /// the thread that finds this: a thread of this node, or a caller of this type. A leave and a
+    /// [`die`](Membership::die) do not count. If the lease has already ended, the call comes at
+    /// once. `callback` must not call `on_loss`, because it runs under the lock of the callbacks.
     pub fn on_loss(&self, callback: Box<dyn FnOnce() + Send>) {
         let shared = self.shared();
         shared.on_loss.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
@@ -163,8 +167,9 @@ impl Membership {
     }
 
     /// Ends this node at once without a graceful leave. The node gives its lease up and is dead for
-    /// all nodes, as if the lease had ended. The caller has stopped touching memory as far as it
-    /// could. The call does nothing after a leave.
+    /// all nodes, as if the lease had ended. If the store does not answer, the node is dead when
+    /// the lease ends. Before this call, the caller stops its own accesses to memory as far as
+    /// possible. The call does nothing after a leave.
     pub fn die(&self) {
         let shared = self.shared();
         if shared.left.swap(true, Ordering::AcqRel) {
@@ -178,7 +183,7 @@ impl Membership {
         }
     }
 
-    /// The shared state for threads, which must not keep the node alive.
+    /// The shared state, for threads that must not keep the node alive.
     pub(crate) fn shared_arc(&self) -> Arc<Shared> {
         Arc::clone(&self.0.0)
     }

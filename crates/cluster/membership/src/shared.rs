@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) limit: Duration,
     pub(crate) board: Board,
     pub(crate) completed: Mutex<Option<Completed>>,
-    /// The number of control messages sent so far.
+    /// The number of control messages that have a number so far.
     pub(crate) letters: AtomicU64,
     pub(crate) has_messages: AtomicBool,
     pub(crate) left: AtomicBool,
@@ -54,8 +54,8 @@ impl Shared {
         self.keys.is_alive(self.me.node, self.me.epoch)
     }
 
-    /// Puts a key, in a transaction that holds only while this node is in the cluster. When an
-    /// answer is lost, the put may take effect twice.
+    /// Puts a key, in a transaction that holds only while this node is in the cluster. After an
+    /// error of the store, the put may have taken effect.
     pub(crate) fn put(&self, what: &str, put: KeyChange) -> Result<(), MembershipError> {
         self.check()?;
         fits(what, &put)?;
@@ -65,7 +65,8 @@ impl Shared {
         }
     }
 
-    /// Handles the store's report that this node is not in the cluster.
+    /// Handles the store's report that this node is not in the cluster, and returns the error for
+    /// the caller.
     pub(crate) fn found_ended(&self) -> MembershipError {
         if self.left.load(Ordering::Acquire) {
             return MembershipError::Left;
@@ -74,8 +75,8 @@ impl Shared {
         MembershipError::LeaseEnded
     }
 
-    /// Ends the lease, wakes all waiters and runs the callbacks of
-    /// [`Membership::on_loss`](crate::Membership::on_loss).
+    /// Ends the lease and wakes all waiters. Without a leave before, it also runs the callbacks of
+    /// [`Membership::on_loss`](crate::Membership::on_loss), each once.
     pub(crate) fn lost(&self) {
         self.lease.end();
         self.board.wake();
@@ -125,7 +126,8 @@ impl Shared {
             match left_now {
                 Ok(true) => {
                     tracing::info!(%node, "left");
-                    // No key is attached to the lease any more.
+                    // The `alive` key is deleted. Only control messages are still attached to the
+                    // lease, and they end with the lease if this call fails.
                     let _ = self.store.revoke(self.lease_id, left);
                     return Ok(());
                 }

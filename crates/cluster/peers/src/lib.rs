@@ -22,7 +22,8 @@
 //!                                       (the others find it empty)
 //! ```
 //!
-//! - An attempt to fence that fails is repeated. The peer is forgotten after the first attempt.
+//! - A failed attempt to fence is repeated. The node forgets the peer after the first attempt has
+//!   ended, with or without success.
 //! - A peer that left gracefully is forgotten, and neither fenced nor reclaimed.
 //! - A peer is admitted after the earlier holder of its id is forgotten.
 //!
@@ -47,23 +48,24 @@
 //! 4. So at every time after V, D can change nothing at any living node.
 //!
 //! The other direction needs no order. A request of a living node to D can reach D before the
-//! living node forgets D. Every answer of D fails, because D is fenced. The request matters only to
-//! the next holder of the id, and S4 keeps the two apart.
+//! living node forgets D. From the fence on, every answer of D fails at that node. The request can
+//! matter only to the next holder of the id. By S4 the fabric does not know D any more when it
+//! knows the next holder.
 //!
 //! S2 holds in today's clusters for a simple reason: the membership never gives the id of a dead
 //! node again. The model also gives ids again, as soon as the slot is empty. Then S2 needs the rule
 //! that a reclaim names the member epoch, and changes no slot of another one.
 //!
-//! `tests/model` explores three nodes: deaths at every step, views late, skipped, repeated and out
-//! of order, effects in any order, effects that fail, and joins under ids that were used. It also
-//! refutes the machine without each rule of [`PeerRules`].
+//! `tests/model` explores up to three nodes: deaths at every step, views late, skipped, repeated
+//! and out of order, effects in any order, effects that fail, and joins under ids that were used.
+//! It also refutes the machine without each rule of [`PeerRules`].
 //!
 //! # Recovery
 //!
-//! The recovery of a dead node adds steps between `Forget` and `Reclaim`. Each step is an effect,
-//! with a [`PeerReport`] of its own, and the next step begins when
-//! [`have_all_reported`](ClusterView::have_all_reported) holds. `Forget` is local: a recovery that
-//! needs it on all nodes adds a report for its end.
+//! No recovery of a dead node exists yet. A recovery adds steps between `Forget` and `Reclaim`.
+//! Each step is an effect, with a [`PeerReport`] of its own. The next step begins when
+//! [`have_all_reported`](ClusterView::have_all_reported) holds for that report. `Forget` is local:
+//! a recovery that needs `Forget` on all nodes adds a report for its end.
 //!
 //! # Example
 //!

@@ -52,12 +52,12 @@ pub(crate) struct Peer {
     pub(crate) is_reachable: bool,
     /// The latest holder has reported that it knows this node.
     pub(crate) knows_me: bool,
-    /// A view showed that every member has fenced the latest holder. That never becomes false:
-    /// fences last, and a node that joins after that view is not reachable by the dead node.
+    /// A view showed that every member has fenced the latest holder. This never becomes false.
+    /// Fences last, and the dead node cannot reach a node that joins after that view.
     pub(crate) is_fenced_by_all: bool,
     /// The fabric may still know an earlier holder.
     pub(crate) link: Link,
-    /// The holder that the fabric is fencing. It may be an earlier one.
+    /// The holder that the fabric is fencing. This may be an earlier holder than the latest.
     pub(crate) fencing: Option<u64>,
     /// The fence of the latest holder. `fencing` says whether it is running.
     pub(crate) fence: Progress,
@@ -98,7 +98,8 @@ impl Peer {
         matches!(self.link, Link::Admitting(_) | Link::Forgetting(_)) || self.fencing.is_some()
     }
 
-    /// Drops failures that matter no more, because the holder has died or left.
+    /// Drops failures that matter no more, because the holder has died, has left or has a
+    /// successor.
     pub(crate) fn tidy(&mut self) {
         let is_joined = self.state == NodeState::Joined;
         if !is_joined {
@@ -115,7 +116,8 @@ impl Peer {
         matches!(self.link, Link::Refused(_)) || all.contains(&Progress::Failed)
     }
 
-    /// Opens everything that has failed.
+    /// Opens everything that has failed, except a fence while an effect on the connection is
+    /// running.
     pub(crate) fn retry(&mut self) {
         if matches!(self.link, Link::Refused(_)) {
             self.link = Link::None;
@@ -123,7 +125,8 @@ impl Peer {
         for progress in [&mut self.knows, &mut self.fenced, &mut self.reclaim] {
             progress.reopen();
         }
-        // A fence that has failed still counts as tried while the peer is forgotten.
+        // While the fabric forgets the peer, a failed fence stays `Failed`: the attempt still
+        // counts.
         if !self.is_busy() {
             self.fence.reopen();
         }

@@ -27,8 +27,8 @@ pub enum PeerInput<'a, N: Ord> {
     Retry,
 }
 
-/// What a [`Peers`] asks its driver to do. The driver reports each end by [`PeerInput::Ended`].
-/// Effects of one batch may run in any order, and at the same time.
+/// What a [`Peers`] asks its driver to do. The driver reports each end by [`PeerInput::Ended`]. The
+/// effects of one step may run in any order, and at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerEffect<N> {
     /// Make the fabric know the peer, and expect its message numbers from the first one.
@@ -38,15 +38,16 @@ pub enum PeerEffect<N> {
     Fence(NodeEpoch<N>),
     /// Publish the report. Without success the report may be published all the same.
     Report(PeerReport<N>),
-    /// Remove the peer from the fabric, and end every local wait for an answer of the peer. It
-    /// cannot fail.
+    /// Remove the peer from the fabric, and end every local wait for an answer of the peer. The
+    /// effect cannot fail: the machine ignores `done` at its end.
     Forget {
         /// The peer.
         peer: NodeEpoch<N>,
         /// The peer left gracefully: chunks that it returned may be free.
         has_left: bool,
     },
-    /// Empty the epoch slot of the dead node, if the slot is one of this member epoch.
+    /// Empty the epoch slot of the dead node, if the slot is one of this member epoch. Today's
+    /// clusters do not check the member epoch, because they never give the id of a dead node again.
     Reclaim(NodeEpoch<N>),
 }
 
@@ -83,7 +84,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         Peers { rules, me, has_slot, has_view, is_serving, peers: BTreeMap::new() }
     }
 
-    /// The member epoch with which the fabric knows a node.
+    /// The member epoch with which the fabric knows a node, or `None`. A node that is being
+    /// forgotten is not known.
     pub fn known(&self, node: N) -> Option<u64> {
         match self.peers.get(&node)?.link {
             Link::Known(epoch) => Some(epoch),
@@ -91,8 +93,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         }
     }
 
-    /// Whether this node may act: of two compute nodes, the node with the higher member epoch waits
-    /// until each of the two knows the other.
+    /// Whether this node may act. No node acts before its first view. Of two compute nodes, the
+    /// node with the higher member epoch waits until each of the two knows the other.
     pub fn is_introduced(&self) -> bool {
         let before_me = |peer: &&Peer| {
             peer.has_slot && peer.state == NodeState::Joined && peer.epoch < self.me.epoch
@@ -104,7 +106,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         self.has_view && (!self.has_slot || self.peers.values().filter(before_me).all(is_mutual))
     }
 
-    /// Whether an effect has failed, so that [`PeerInput::Retry`] does something.
+    /// Whether an effect has failed, so that a [`PeerInput::Retry`] may ask for it again.
     pub fn has_failed(&self) -> bool {
         self.peers.values().any(Peer::has_failed)
     }
@@ -157,8 +159,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         }
     }
 
-    /// Takes over what a view says of one peer. A node dies and leaves once, and a later holder of
-    /// its id has a higher member epoch. So the order of arrival of the views does not matter.
+    /// Takes over what a view says of one peer. A node dies or leaves at most once, and a later
+    /// holder of its id has a higher member epoch. An older view takes nothing back. So the order
+    /// of arrival of the views does not matter.
     fn see(&mut self, node: N, seen: &NodeView<N>) {
         let me = self.me;
         let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
@@ -253,8 +256,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
         let (is_joined, is_dead) = (peer.state == NodeState::Joined, peer.state == NodeState::Dead);
 
-        // Fencing comes first, because the dead node may act here until then. A dead node that the
-        // fabric does not know is fenced too, because its connection may be in progress.
+        // Fencing comes first, because the dead node may act here until the fence is complete. A
+        // dead node that the fabric does not know is fenced too, because the dead node may be
+        // connecting to this node.
         if is_dead && peer.fence == Open && !peer.is_busy() {
             peer.fencing = Some(latest.epoch);
             out.push(PeerEffect::Fence(latest));
@@ -287,8 +291,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             }
             _ => {}
         }
-        // A dead compute node is reclaimed when all members have fenced it. A recovery puts its
-        // steps here, each with a report of its own that all members give before the next step.
+        // A dead compute node is reclaimed when one view has shown the fence reports of all
+        // members. A recovery would put its steps here. Each step would have a report of its own,
+        // which all members give before the next step.
         let is_due = peer.is_fenced_by_all && peer.fence == Done && peer.reclaim == Open;
         if is_dead && is_due && peer.has_slot && is_compute && is_serving {
             peer.reclaim = Running;

@@ -1,13 +1,13 @@
 //! [`PeerRules`]: the rules of the order, each with a switch for the model.
 
 /// The rules of [`Peers`](crate::Peers). Clusters use the default, where every rule holds. The
-/// model switches off one rule at a time, and finds the run that breaks.
+/// model switches off one rule at a time, and finds a run that breaks an invariant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerRules {
     /// A node reports a fence only after the fabric has confirmed the fence.
     pub certain_fence: bool,
     /// A node reclaims a dead node only after every member has reported the fence. Without this
-    /// rule its own fence is enough.
+    /// rule the node's own fence is enough.
     pub all_report: bool,
     /// A report counts for one member epoch only. Without this rule it counts for every holder of
     /// the id.
@@ -19,7 +19,8 @@ pub struct PeerRules {
     pub fence_before_forget: bool,
     /// A node forgets the earlier holder of an id before it admits the next one.
     pub forget_before_admit: bool,
-    /// A node acts only after the members with lower member epochs have reported that they know it.
+    /// A compute node acts only after all compute nodes with lower member epochs have reported that
+    /// they know this node. Without this rule the node's own knowledge of those nodes is enough.
     pub mutual_introduction: bool,
 }
 

@@ -25,8 +25,8 @@ pub enum NodeState {
 
 /// What a member has published about a peer. All members read it in their views.
 ///
-/// The recovery of a dead node adds its reports here: one for each step that all members complete
-/// before the next step begins.
+/// A recovery of a dead node would add its reports here: one for each step that all members
+/// complete before the next step begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerReport<N> {
     /// The member has admitted the peer.
@@ -83,11 +83,11 @@ impl<N: Copy + Ord> ClusterView<N> {
     ///
     /// The view itself decides which members count:
     ///
-    /// - A node that joins after the view has nothing that the dead node could know of. A memory
+    /// - A node that joins after the view has an address that the dead node never learned. A memory
     ///   node that joins later is not part of the pool.
     /// - A member that died or left before the report has nothing left that the dead node could
-    ///   change for another node. The content of a dead memory node is lost. The lines of a dead
-    ///   compute node stay in their latch words, and no node frees them.
+    ///   change for another node. The content of a dead memory node is lost. A dead compute node
+    ///   stays the owner of its lines in their latch words, and no node frees those lines.
     pub fn have_all_reported(&self, report: &PeerReport<N>) -> bool {
         self.joined().all(|node| node.reports.contains(report))
     }

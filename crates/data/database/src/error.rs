@@ -1,4 +1,4 @@
-//! [`OpenError`]: the errors of an opening.
+//! [`DatabaseOpenError`]: the errors of an opening.
 
 use std::time::Duration;
 

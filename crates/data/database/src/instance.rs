@@ -26,8 +26,9 @@ use crate::{DatabaseOpenError, DatabaseOptions, Nodes, Wait, draw_id, open_named
 ///
 /// An instance belongs to the first cluster on which it is opened. With a log, it makes the
 /// database there from the log. An instance with a log never takes over a database that it finds in
-/// the memory, because only the log is known to hold every commit. After an opening fails, the
-/// instance stays unusable. A new instance then needs a new cluster.
+/// the memory, because only the log is known to hold every commit. After an opening fails on a
+/// worker, the instance stays unusable. If the database was made, a new instance needs a new
+/// cluster.
 ///
 /// Every worker of every compute node must [open](Instance::open) it, all at the same time.
 /// [`run`](Instance::run) does this.
@@ -63,9 +64,9 @@ pub(crate) struct Inner {
 pub struct Found {
     /// The number of rows, including the rows that define tables.
     pub rows: usize,
-    /// The number of commits in the logs that were read.
+    /// The number of log records that were read, of the logs and of the checkpoint.
     pub commits: u64,
-    /// The timestamp of the last commit; zero in an empty directory.
+    /// The highest timestamp of the commits and of the checkpoint; zero in an empty directory.
     pub last: Timestamp,
 }
 
@@ -211,8 +212,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Closes the logs, after all workers have ended. All appended records are written, and another
-    /// instance can open the directory.
+    /// Closes the logs, after all workers have ended. All appended records are written. Another
+    /// instance can open the directory when the last clone of this instance is dropped.
     ///
     /// # Errors
     /// Those of the log, also for the last commits that no caller waited for.
@@ -402,8 +403,9 @@ impl Inner {
     }
 
     fn start_node(&self, member: &Member) -> Result<Arc<TransactionNode>, DatabaseOpenError> {
-        // A cluster has at most 58 compute nodes. An index counts the nodes that started together.
-        // In a cluster of processes other nodes may use the same database, so the id counts there.
+        // In one process, the number of a node is its index among the nodes that started together.
+        // In a cluster of processes other nodes may use the same database, so the number is the
+        // compute node id, which is at most 58.
         let id = member.memory.node().id().get();
         let id = if self.is_shared { NodeId(id) } else { NodeId(member.node as u8) };
         let log = match (&self.directory, self.device) {

@@ -21,11 +21,14 @@
 //!
 //! # What holds
 //!
-//! - No worker sees the database before it is complete. A partly recovered database is never used.
+//! - A worker gets the database only when it is complete. A partly recovered database is never
+//!   used.
 //! - A database with a log is made from the log, once, on a cluster that does not have it. The
 //!   content of a cluster's memory is never taken for the state of a log.
-//! - The first error of any worker ends the opening on all workers, and `run` returns that error.
-//! - Every wait for another worker, or for a log, ends after [`DatabaseOptions::patience`].
+//! - An error of any worker ends the opening on all workers. `run` returns an error that no other
+//!   error has caused.
+//! - During an opening, a close or a checkpoint, every wait for another worker or for a log ends
+//!   after [`DatabaseOptions::patience`].
 //! - With a log, all compute nodes of the cluster are in this process. Without one, the nodes may
 //!   be in several processes, each with its own instance ([`Instance::in_memory_here`]).
 //!

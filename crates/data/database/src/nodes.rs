@@ -127,9 +127,9 @@ impl Nodes {
         wait.until(handle, what, all).await
     }
 
-    /// Ends a worker's part. The first worker of a node may be the one that writes the log of the
-    /// node. So the first worker waits until all `workers` of the node have ended, or `wait` ends.
-    /// Then the first worker waits until the log has written everything.
+    /// Ends a worker's part. With a log, the first worker of a node may be the one that runs the
+    /// task that writes the log. So the first worker waits until all `workers` of the node have
+    /// ended, or `wait` ends. Then the first worker waits until the log has written everything.
     ///
     /// # Errors
     /// Those of the log.

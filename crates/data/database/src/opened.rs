@@ -45,14 +45,15 @@ impl Opened {
     /// checkpoints the logs only grow, and replay takes longer and longer.
     ///
     /// # Errors
-    /// [`DatabaseOpenError::NoLog`]; those of [`Database::checkpoint`].
+    /// [`DatabaseOpenError::NoLog`]; [`DatabaseOpenError::Late`] when a compute node has not
+    /// started; those of [`Database::checkpoint`].
     pub async fn checkpoint(&self) -> Result<Checkpoint, DatabaseOpenError> {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
 
-    /// Ends this worker's part. The first worker of a node waits for the other workers of its node,
-    /// and then until their log has written everything. A second close of this worker, by any
-    /// clone, does nothing.
+    /// Ends this worker's part. With a log, the first worker of a node waits for the other workers
+    /// of its node, and then until their log has written everything. A second close of this worker,
+    /// by any clone, does nothing.
     ///
     /// # Errors
     /// Those of the log.
@@ -72,8 +73,9 @@ impl Instance {
     /// # Errors
     /// An error of this worker, of another worker, or of an earlier opening;
     /// [`DatabaseOpenError::Late`] when a worker does not come in time;
-    /// [`DatabaseOpenError::OtherCluster`]; [`DatabaseOpenError::InMemory`] and
-    /// [`DatabaseOpenError::HasLog`] when the memory has a database that the instance may not use.
+    /// [`DatabaseOpenError::NoMember`]; [`DatabaseOpenError::OtherCluster`];
+    /// [`DatabaseOpenError::InMemory`] and [`DatabaseOpenError::HasLog`] when the memory has a
+    /// database that the instance may not use.
     pub async fn open(&self, member: &Member) -> Result<Opened, DatabaseOpenError> {
         let inner = &self.0;
         if !inner.nodes_here.contains(&member.node) || member.worker >= inner.workers {

@@ -1,4 +1,4 @@
-//! [`Options`]: the options of a database.
+//! [`DatabaseOptions`]: the options of a database.
 
 use std::num::NonZeroUsize;
 use std::thread;

@@ -71,10 +71,10 @@ impl Instance {
     /// the results in the order of the workers. A program may call it again for another phase.
     ///
     /// # Errors
-    /// The first error of all workers: those of [`open`](Instance::open) and [`Opened::close`]. No
-    /// worker starts on another cluster, or after a failed opening. A panic is
-    /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
-    /// cluster.
+    /// An error that no other error has caused: those of [`open`](Instance::open) and
+    /// [`Opened::close`]. No worker starts on another cluster, or after a failed opening. A panic
+    /// is [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard
+    /// the cluster.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, DatabaseOpenError>
     where
         T: Send,
@@ -118,7 +118,7 @@ impl Instance {
     }
 }
 
-/// The results, or the error that caused the others.
+/// The results, or an error that no other error has caused.
 fn first_error<T>(ends: Vec<Result<T, DatabaseOpenError>>) -> Result<Vec<T>, DatabaseOpenError> {
     let (mut results, mut first) = (Vec::new(), None);
     for end in ends {

@@ -27,7 +27,8 @@ pub(crate) fn open(
     })
 }
 
-/// Draws the id of a database. Two databases get different ids, even from one `seed`.
+/// Draws the id of a database at random. Two databases get different ids with near certainty, even
+/// from one `seed`.
 pub fn draw_id(seed: u64) -> DatabaseId {
     DatabaseId(RandomState::new().hash_one(seed))
 }

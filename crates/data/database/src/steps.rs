@@ -1,5 +1,5 @@
-//! [`Steps`]: the steps of an opening. Workers begin a step after all of them have ended the
-//! previous one.
+//! [`Steps`]: the steps of an opening. Workers begin a step after all workers of the process have
+//! ended the previous one.
 
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};

@@ -6,12 +6,14 @@
 //!    locked, and its new rows are pending.
 //! 2. Some of what a part has read may still change: rows under the optimistic scheme, and leaves
 //!    of scans and of lookups that found no row. Such a part answers `Held`. It is validated after
-//!    *all* participants have prepared.
+//!    *all* parts have prepared.
 //! 3. A participant with all its reads under its own locks need not wait for the others. It
 //!    validates at once, which saves a message.
-//! 4. No node releases a lock before all nodes have theirs.
-//! 5. Take the moment between the last `Held` and the first validation. At this moment all writes
-//!    of the transaction are locked, and all that it read is as it was read.
+//! 4. No node releases a lock of the transaction before all parts have prepared, unless the
+//!    transaction aborts.
+//! 5. Take the moment between the last successful prepare and the first validation that followed
+//!    it. At this moment all writes of the transaction are locked. All that it read is as it was
+//!    read: by its locks, or by the validation.
 //!
 //! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is
 //! locked. So the parts need nothing of each other.
@@ -34,8 +36,8 @@ use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::record::{self, Proposal};
 use crate::site::Counts;
 
-/// How often a commit request is repeated to participants, each time until the deadline. After that
-/// the remaining participants request the decision.
+/// How often a commit request is repeated to participants, each time until an answer or the
+/// deadline. After that the remaining participants learn the decision only by their own requests.
 const ROUNDS: u32 = 100;
 const _: () = assert!(ROUNDS > 0, "a decision is sent once at least");
 
@@ -45,7 +47,7 @@ pub(crate) struct Committing<M: LineLocks + UserMessages> {
     id: Timestamp,
     /// The other nodes that take part, with the number of the last request to each.
     remotes: BTreeMap<u8, u32>,
-    /// There is no decision yet: dropping this value aborts the transaction.
+    /// Dropping this value aborts the transaction: there is no decision, and none is in the log.
     open: bool,
 }
 
@@ -56,9 +58,9 @@ struct Votes {
     highest: Timestamp,
     /// The proposals of participants with a prepare record.
     proposals: Vec<Proposal>,
-    /// The participants that wait for the decision.
+    /// The participants that have voted yes and wait for the decision.
     waiting: Vec<u8>,
-    /// The participants that have to be validated.
+    /// The participants that hold their locks and have to be validated.
     held: Vec<u8>,
 }
 
@@ -260,8 +262,9 @@ struct Deciding<M: LineLocks + UserMessages> {
 }
 
 impl<M: LineLocks + UserMessages> Deciding<M> {
-    /// Waits until the log reports whether the decision is durable. After the deadline the caller
-    /// gets the error `InDoubt`, and a task goes on waiting, for up to [`ROUNDS`] more deadlines.
+    /// Waits until the log acknowledges the decision or reports an error. After the deadline the
+    /// caller gets the error `InDoubt`, and a task goes on waiting, for up to [`ROUNDS`] more
+    /// deadlines.
     async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
         let inner = self.committing.inner.clone();
         let handle = inner.database.memory().handle();
@@ -299,8 +302,8 @@ impl<M: LineLocks + UserMessages> Deciding<M> {
                 self.committing.take_back(self.local, error).await
             }
             Err(error) => {
-                // Only a restart decides the outcome. Everything that the transaction wrote stays
-                // locked on all nodes.
+                // Only a restart decides the outcome. The decision stays open, so the participants
+                // keep their locks until the restart.
                 let Committing { inner, id, .. } = &self.committing;
                 finish(inner, *id, self.record, TransactionOutcome::Unknown { cts: self.cts.0 });
                 Err(TxnError::in_doubt(error))
@@ -321,7 +324,7 @@ impl<M: LineLocks + UserMessages> Deciding<M> {
         );
         let ended = inner.now();
         // The caller may get the outcome before the participants release their locks. A reader on
-        // another node waits at these locks, so no reader sees the state before the commit.
+        // another node meets these locks, so no reader sees the state before the commit.
         let id = committing.id;
         drop(inner.database.memory().handle().spawn_service({
             let inner = inner.clone();
@@ -396,7 +399,8 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 }
 
 /// Sends an abort to participants. A participant that does not get the message aborts when it has
-/// heard nothing for too long.
+/// heard nothing for too long. If it has voted, it aborts when the coordinator answers its request
+/// for the decision.
 pub(crate) fn abort_there<M: LineLocks + UserMessages>(
     inner: &Inner<M>,
     id: Timestamp,

@@ -1,5 +1,5 @@
-//! Messages of any length between the workers of two nodes. A message is cut into user messages
-//! (type [`Letter`]).
+//! Messages of any length up to a limit between the workers of two nodes. A message is cut into
+//! user messages ([`UserMessage`]).
 //!
 //! ```text
 //!  word 0: to worker 8 | from worker 8 | piece 16 | bytes of the message 32
@@ -23,8 +23,8 @@ use latchwork_verbs::ComputeNodeId;
 const HEAD: usize = 2;
 /// Bytes of a message in one user message.
 pub(crate) const PIECE: usize = (USER_MESSAGE_WORDS - HEAD) * 8;
-/// The longest message in bytes: more than one transaction can send at once if its writes fit a log
-/// record.
+/// The longest message in bytes. The limit follows from the 16 bits for the number of a piece. A
+/// longer message is not sent.
 pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
 /// The most messages that may be incomplete.
 const PARTIAL_MAX: usize = 256;

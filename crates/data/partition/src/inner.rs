@@ -27,8 +27,8 @@ pub type Owner<M> = Rc<dyn Fn(&Table<M>, &[u8]) -> Option<u8>>;
 /// The count of ended transactions that are kept, for late messages.
 const ENDED_MAX: usize = 1024;
 
-/// Closes the worker's queue when the last handle is dropped, and so ends the task that reads the
-/// queue.
+/// Closes the worker's queue when the last reference to the worker's state is dropped, and so ends
+/// the task that reads the queue.
 pub(crate) struct Open(pub(crate) Arc<Queue>);
 
 impl Drop for Open {

@@ -9,9 +9,10 @@
 //!   node 1: Partitioned ── Participant: a transaction of latchwork-txn on the rows of node 1
 //! ```
 //!
-//! Each row has one row owner, the only node that touches the row. A transaction that began on
-//! another node sends its operations to the row owner. So a line stays in the cache of one node,
-//! and a transaction over several nodes pays messages and syncs instead.
+//! Each row has one row owner, the only node that touches the row. (Rows without an owner have a
+//! copy on each node.) A transaction that began on another node sends its operations to the row
+//! owner. So a line stays in the cache of one node, and a transaction over several nodes pays
+//! messages and syncs instead.
 //!
 //! - [`Partitioned`], [`PartitionedTransaction`], [`TransactionRows`]: the interface for programs.
 //! - [`Site`]: what the workers of a node share. [`PartitionSettings`]: the deadlines.
@@ -21,11 +22,11 @@
 //!
 //! - Serializability over all nodes, as within one node. When a transaction is reported as
 //!   committed, every later transaction on any node sees it.
-//! - All of a transaction or nothing, through any crash of the whole cluster. The rule is presumed
-//!   abort: without a decision record there is no commit.
+//! - With logs, all of a transaction or nothing, through any crash of the whole cluster. The rule
+//!   is presumed abort: without a decision record there is no commit.
 //! - A participant that has voted keeps its locks until it knows the decision, and requests the
 //!   decision again and again. A participant without a vote aborts when it hears nothing. A
-//!   coordinator without all votes aborts, too. Every wait has a deadline.
+//!   coordinator without all votes aborts, too. Every wait of a caller has a deadline.
 //!
 //! # Example
 //!

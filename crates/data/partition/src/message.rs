@@ -28,7 +28,8 @@ pub(crate) struct Message {
     /// The transaction id. Its node is the coordinator.
     pub(crate) id: Timestamp,
     /// The number of a request, counted by the coordinator for each participant. A reply has the
-    /// number of its request.
+    /// number of its request. An abort has the highest number, and a request for the decision has
+    /// 0.
     pub(crate) number: u32,
     pub(crate) body: Body,
 }
@@ -74,11 +75,12 @@ pub(crate) enum Reply {
     Held,
     /// The participant has only read and has ended. The commit timestamp must not be below this.
     Done(Timestamp),
-    /// The participant has committed.
+    /// The participant has committed and ended.
     Ended(Timestamp),
     /// What the participant has read is unchanged.
     Checked,
-    /// The participant has aborted, or will abort.
+    /// The request failed. The participant has aborted, will abort or waits for an abort. With
+    /// [`Fault::InDoubt`] it may have committed.
     No(Fault),
 }
 
@@ -88,7 +90,7 @@ pub(crate) enum Fate {
     /// There is no decision yet.
     Open,
     Committed(Timestamp),
-    /// Aborted, or unknown to the coordinator.
+    /// Aborted, or unknown to the coordinator, or committed and confirmed by all participants.
     Aborted,
 }
 
@@ -111,7 +113,7 @@ impl Message {
         to.0
     }
 
-    /// Decodes a message; `None` when it is not of this version.
+    /// Decodes a message; `None` when it is damaged or of another version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
         let from = &mut Reader(bytes);
         let (id, number) = (Timestamp(from.u64()?), from.u32()?);

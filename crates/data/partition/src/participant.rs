@@ -6,6 +6,9 @@
 //!      │                  │  validate: at once)└─abort, requested─► ended
 //!      └──── abort, or silence of the coordinator ──────────► ended
 //! ```
+//!
+//! A participant also ends when a step fails, when it has only read and is validated last, and when
+//! it commits alone.
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::Record;
@@ -25,7 +28,8 @@ pub(crate) struct Participant<M: LineLocks> {
     pub(crate) stage: Stage<M>,
     /// The participant must abort when its present task has ended.
     pub(crate) aborts: bool,
-    /// When the coordinator was last heard of.
+    /// When the coordinator was last heard of, the last step ended, or the decision was last
+    /// requested.
     pub(crate) heard: Time,
     pub(crate) record: Record,
     /// While this value lives, a freed line that the participant may see is not reused.

@@ -13,9 +13,9 @@
 //!
 //! All logs are replayed together, so no node needs a message. A transaction has committed if its
 //! decision record is there, *and* the prepare record of each participant that the decision names.
-//! Where each record is durable before the next step, these prepare records always are there. With
-//! an asynchronous log a prepare record may be lost although the decision is there. Then nothing of
-//! the transaction counts, so the transaction stays whole or not at all.
+//! Where each record is durable before the next step, these prepare records are there, unless a
+//! loss was accepted. With an asynchronous log a prepare record may be lost although the decision
+//! is there. Then nothing of the transaction counts, so the transaction stays whole or not at all.
 //!
 //! A checkpoint makes records up to its floor unnecessary, and resolving stays right:
 //!
@@ -128,7 +128,8 @@ struct Known {
 /// floor of the directory's checkpoint. Notes of other layers are ignored.
 ///
 /// # Errors
-/// [`BadCommitRecord`].
+/// [`BadCommitRecord`], when such a record cannot be decoded, or when one transaction has two
+/// decisions.
 pub fn resolve(notes: &[Note], floor: Timestamp) -> Result<Resolved, BadCommitRecord> {
     let mut all: BTreeMap<u64, Known> = BTreeMap::new();
     for note in notes.iter().filter(|note| [PREPARE, DECISION].contains(&note.which)) {

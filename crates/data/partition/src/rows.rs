@@ -1,4 +1,4 @@
-//! [`Rows`]: the operations of a transaction that runs on one node or on several.
+//! [`TransactionRows`]: the operations of a transaction that runs on one node or on several.
 
 use std::ops::ControlFlow;
 
@@ -6,14 +6,14 @@ use latchwork_coherence::LineLocks;
 use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 
 /// Rows by key and in ranges. The transaction is a [`latchwork_txn::Transaction`] over memory that
-/// all nodes share, or a [`Transaction`](crate::PartitionedTransaction) over partitions.
+/// all nodes share, or a [`PartitionedTransaction`](crate::PartitionedTransaction).
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait TransactionRows<M: LineLocks> {
     /// Announces that a row will probably be read soon; see [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
     /// Announces that the locations of rows will be needed soon; see
-    /// [`latchwork_txn::Transaction::expect_places`].
+    /// [`latchwork_txn::Transaction::expect_locations`].
     fn expect_places<K: AsRef<[u8]>>(&self, _table: &Table<M>, _keys: &[K]) {}
 
     /// Reads a row.

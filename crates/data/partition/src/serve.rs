@@ -17,7 +17,7 @@ use crate::operation::{Fault, OperationAnswer, PartitionOperation, RowOperation}
 use crate::participant::{Participant, Stage};
 use crate::record;
 
-/// The result of a task.
+/// The result of a step of a participant.
 enum Left<M: LineLocks> {
     Goes(Stage<M>, Reply),
     Ended(Option<Reply>),
@@ -85,7 +85,7 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             }
         };
         if number != 1 {
-            // The participant was given up here, and its earlier work is lost.
+            // The participant has ended here, and its earlier work is lost.
             return self.reply(from, id, number, Reply::No(Fault::gone()));
         }
         let Some(operation) = self.database.memory().try_enter() else {
@@ -208,13 +208,13 @@ impl<M: LineLocks + UserMessages> Inner<M> {
 
     /// Validates the part, and promises to follow the decision.
     async fn vote(&self, id: Timestamp, prepared: Prepared<M>, all_hold: bool) -> Left<M> {
-        // Also called when no validation is needed: under timestamp ordering it does the checks
-        // that were left for last.
+        // `validate` is also called when no validation is needed: under timestamp ordering it does
+        // the checks that were left for last.
         let mut part = match prepared.validate().await {
             Ok(part) => part,
             Err(error) => return no(&error),
         };
-        // The transaction id must be below every timestamp that any log has of the transaction.
+        // The transaction id must not be above any timestamp that a log has of the transaction.
         self.database.node().clock().raise(id);
         let proposed = match part.propose() {
             Ok(proposed) => proposed,
@@ -349,8 +349,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         drop(self.database.memory().handle().spawn_service(task));
     }
 
-    /// Aborts participants that have not heard from their coordinator for too long, and requests
-    /// missing decisions.
+    /// Aborts participants without a vote that have not heard from their coordinator for too long,
+    /// and requests missing decisions for the participants with a vote.
     pub(crate) fn look_after(self: &Rc<Self>) {
         let now = self.now();
         let (mut silent, mut asking) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! [`Settings`]: the deadlines of coordinators and participants.
+//! [`PartitionSettings`]: the deadlines of coordinators and participants.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ pub struct PartitionSettings {
     /// How long a coordinator waits for an answer before it sends the request again.
     pub again: Duration,
     /// How long a coordinator repeats a request without an answer. Before the decision the
-    /// transaction then aborts.
+    /// transaction then aborts. If the request lets the only participant commit, the outcome is
+    /// unknown: [`TxnError::NoAnswer`](latchwork_txn::TxnError::NoAnswer).
     pub deadline: Duration,
     /// How long a participant without a vote waits for its coordinator before it aborts.
     pub idle: Duration,

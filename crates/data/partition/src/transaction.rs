@@ -1,5 +1,5 @@
-//! [`Transaction`]: a transaction that began on this node and sends its operations to the row
-//! owners.
+//! [`PartitionedTransaction`]: a transaction that began on this node and sends its operations to
+//! the row owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,9 +27,9 @@ fn odd(node: u8) -> TxnError {
 ///
 /// - Each operation may fail with [`Conflict::Unreachable`], when the row owner does not answer,
 ///   and with [`TxnError::Remote`]. The transaction then has no effect.
-/// - One node owns all rows of a range: the owner of the lower end, or of the upper end if there is
-///   no lower end. So the prefix of a key that decides the owner must be the same in each index as
-///   in the table.
+/// - One node must own all rows of a range: the owner of the lower end, or of the upper end if
+///   there is no lower end. A range without ends is scanned on this node only. So the prefix of a
+///   key that decides the owner must be the same in each index as in the table.
 /// - A blind insert of a row of another node looks the key up there.
 /// - A commit may fail with [`TxnError::NoAnswer`]: the outcome is unknown. This happens when the
 ///   only other node that takes part does not report the outcome, or when the committing worker has
@@ -116,7 +116,7 @@ impl<M: LineLocks + UserMessages> PartitionedTransaction<M> {
         self.doomed = true;
         let reply = self.inner.call(owner, id, number, request).await?;
         if let Reply::No(fault) = reply {
-            // The participant has aborted.
+            // The participant has aborted, or waits for an abort.
             return Err(fault.into_error(owner));
         }
         self.doomed = false;
@@ -414,7 +414,7 @@ impl<M: LineLocks + UserMessages> TransactionRows<M> for PartitionedTransaction<
 
     async fn validate(&mut self) -> Result<(), TxnError> {
         // Nothing is read during this check. So there is a moment at which everything read was true
-        // at once: before the first answer.
+        // at once: just before this check.
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         self.local()?.validate().await?;
         for owner in owners {

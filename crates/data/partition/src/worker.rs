@@ -125,7 +125,7 @@ impl<M: LineLocks + UserMessages> Partitioned<M> {
 
     /// Records transactions as those of `worker` of this node, with one recorder for this handle
     /// and its database. A transaction over several nodes is recorded as one where the sites share
-    /// a [`Gathering`](crate::PrepareCollector).
+    /// a [`PrepareCollector`](crate::PrepareCollector).
     pub fn record(&self, recorder: Recorder, worker: u16) {
         self.0.database.record(recorder.clone(), worker);
         *self.0.recorder.borrow_mut() = recorder;

@@ -12,12 +12,12 @@
 //!   node's cached copy. Each change of the queue invalidates all copies.
 //! - Places are served in order, so an aged transaction waits only for those before it.
 //! - A waiting transaction that sees the same `served` for
-//!   [`Settings::elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So
-//!   a dead or slow aged transaction delays the others no longer than that, and loses only its
+//!   [`elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So
+//!   a dead or slow aged transaction delays the others for about that time, and loses only its
 //!   place.
 //! - The line may be out of reach because a dead node holds it. One access to the line waits at
 //!   most `elder_for`. After such a wait the worker ignores the queue for
-//!   [`Settings::retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait
+//!   [`retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait
 //!   for aged ones, and none becomes aged. Transactions that already have a place still use the
 //!   line.
 //! - Serializability does not depend on the queue. A transaction that does not know of an aged
@@ -107,13 +107,12 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Waits until the queue is empty, at most until `until`.
+    /// Waits until the queue is empty, until `until`, or until an access to the queue fails.
     pub(crate) async fn make_way(&self, until: Time) {
         self.wait_for(None, until).await;
     }
 
-    /// Whether this node's copy of the line shows an empty queue. Without a copy: whether the
-    /// worker ignores the queue.
+    /// Whether this node's copy of the line shows an empty queue, or the worker ignores the queue.
     pub(crate) fn sees_no_aged_transaction(&self) -> bool {
         let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);

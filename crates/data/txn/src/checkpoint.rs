@@ -42,8 +42,11 @@ impl<M: LineLocks> Database<M> {
     /// nodes of the database, whose logs are in `directory`. Transactions continue meanwhile.
     ///
     /// # Errors
-    /// [`TxnError::Busy`] when a transaction does not end by `deadline`; [`TxnError::Log`]; memory
-    /// failures. The previous checkpoint stays in place.
+    /// [`TxnError::Busy`] when a transaction does not end by `deadline`; [`TxnError::LeftLocked`];
+    /// [`TxnError::ClockExhausted`]; [`TxnError::Log`]; memory failures; errors of reads of the
+    /// table definitions. After an error the previous checkpoint stays in place, with one
+    /// exception: an error of the removal of old segments comes after the new checkpoint is in
+    /// place.
     pub async fn checkpoint(
         &self,
         nodes: &[Arc<TransactionNode>],
@@ -85,7 +88,9 @@ impl<M: LineLocks> Database<M> {
         Ok(Checkpoint { floor, rows, bytes, segments_removed })
     }
 
-    /// Draws a floor: all transactions that begin from now on commit above it.
+    /// Draws a floor. All transactions of generations that begin after its return commit above the
+    /// floor. Transactions of the present generation may commit below it, with timestamps that were
+    /// drawn before.
     async fn draw_floor(&self, nodes: &[Arc<TransactionNode>]) -> Result<Timestamp, TxnError> {
         // The clocks are above all commits so far. Timestamps that were drawn but have not
         // committed need not be up to the floor, because the logs have all commits above it.

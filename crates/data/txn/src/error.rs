@@ -1,4 +1,5 @@
-//! Errors of tables.
+//! [`TxnError`]: the errors of tables and transactions. [`Conflict`]: the errors that repetition
+//! may cure.
 
 use std::time::Duration;
 
@@ -16,16 +17,17 @@ use crate::schema::SchemaError;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Error)]
 pub enum Conflict {
     /// Another transaction has locked a line that this one needs, or adds a row that this one has
-    /// met.
+    /// met. Or the transactions of this node hold as many locks as the node allows.
     #[error("another transaction has locked a row")]
     Locked,
-    /// A row that was read has another version now.
+    /// A row that was read has another version now, or an index entry of its key has changed.
     #[error("a row that was read has changed")]
     Changed,
     /// A row may have appeared in, or disappeared from, a range that was read.
     #[error("rows have come or gone where this transaction has looked")]
     Phantom,
-    /// A transaction with a later timestamp came first (timestamp ordering).
+    /// Under timestamp ordering: a transaction with a later timestamp came first, or a read lease
+    /// reaches beyond this transaction. Or a checkpoint with a later floor has begun.
     #[error("a transaction with a later timestamp came first")]
     TooLate,
     /// The node of a part of its rows has not answered in time, or has given the transaction up.
@@ -78,16 +80,17 @@ pub enum TxnError {
         /// The node.
         node: u8,
     },
-    /// It is unknown whether the commit is durable, because the log has failed. The written rows
-    /// stay locked until a restart decides.
+    /// It is unknown whether the commit is durable. If the log has failed, the written rows stay
+    /// locked until a restart decides. If the log has only not answered in time, a task waits on
+    /// and finishes or undoes the commit.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
     InDoubt(Box<WalError>),
     /// It is unknown whether the rows that the transaction has read are durable. Other transactions
-    /// of this node wrote them, and the log has not accepted those commits. The transaction itself
-    /// has written nothing, or was aborted.
+    /// of this node wrote them, and the log has failed or has not answered in time. The transaction
+    /// itself has written nothing, or was aborted.
     #[error("what the transaction has read may not last: {0}")]
     NotDurable(Box<WalError>),
-    /// The log refused the commit, which has been undone.
+    /// The log did not take the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
     NotLogged(Box<WalError>),
     /// A transaction was repeated, and each attempt met a conflict.
@@ -159,7 +162,7 @@ pub enum TxnError {
         "the clock of commit timestamps is at its end: some tuple or log has an impossible timestamp"
     )]
     ClockExhausted,
-    /// The node cannot draw timestamps.
+    /// The id of the node is above the highest id that can draw timestamps.
     #[error("node {node} cannot draw commit timestamps: 0 to 63 can")]
     NodeId {
         /// The id of the node.
@@ -264,7 +267,7 @@ macro_rules! boxed {
 boxed!(WalError, SchemaError, TreeError, MemoryError);
 
 impl TxnError {
-    /// The error of a commit that the log refused and that has been undone.
+    /// The error of a commit that the log did not take and that has been undone.
     #[cold]
     pub fn not_logged(error: WalError) -> TxnError {
         TxnError::NotLogged(Box::new(error))

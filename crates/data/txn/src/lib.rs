@@ -7,7 +7,7 @@
 //!      ▼                              │ rows by key, by index, in ranges
 //!   Transaction ── get, scan, insert, update, delete ──► commit ──► log ──► install
 //!
-//!   key ──► index (B-link tree) ──► TupleId ──► heap line: slot ──► tuple { cts, state, key, value }
+//!   key ──► index (B-link tree) ──► RowId ──► heap line: slot ──► tuple { cts, state, key, value }
 //! ```
 //!
 //! - [`schema`]: the columns, keys and indexes of a table, defined at run time.
@@ -21,10 +21,10 @@
 //!   transaction.
 //! - [`Scheme`]: the concurrency control. All transactions of a database use the same scheme.
 //! - [`Heap`]: rows in the lines of their table, addressed by [`RowId`]. The heap updates rows in
-//!   place, moves rows that grow, and keeps tombstones.
+//!   place, moves rows that outgrow their page, and keeps tombstones.
 //! - [`Key`]: columns encoded as bytes in the order of the columns' values.
-//! - [`NodeClock`]: the source of commit timestamps ([`Timestamp`]). Every tuple has a commit
-//!   timestamp.
+//! - [`NodeClock`]: the source of commit timestamps ([`Timestamp`]). Every committed version of a
+//!   row has a commit timestamp.
 //!
 //! The crate `latchwork-database` opens a database on a cluster and calls all of this in order.
 //!

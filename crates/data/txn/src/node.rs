@@ -1,4 +1,4 @@
-//! [`Node`]: the state that the workers of a compute node share.
+//! [`TransactionNode`]: the state that the workers of a compute node share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,11 +35,12 @@ pub struct TransactionSettings {
     /// timestamp.
     pub extend_timestamps: bool,
     /// Whether a commit that waits for its log lets other transactions of its node use its lines
-    /// (early lock release). Other nodes still wait for the log, and so does each result that a
-    /// caller gets. The setting has no effect without a log that syncs, or under SEL, which
-    /// releases lines after every access.
+    /// (early lock release). Other nodes still wait for the log, and so does each commit and each
+    /// [`validate`](crate::Transaction::validate). The setting has no effect without a log that
+    /// syncs, or under SEL, which releases lines after every access.
     pub early_release: bool,
-    /// The maximum wait of a commit for its log.
+    /// The maximum of each wait of a commit for its log: for room in the backlog, and for its log
+    /// record or its reads to be durable.
     pub log_deadline: Duration,
     /// The first pause after a conflict is random, below twice this value. The bound doubles with
     /// each attempt.
@@ -98,20 +99,20 @@ pub struct TransactionNode {
 
 /// The transactions of a node that continue without a caller.
 ///
-/// A task finishes or undoes a commit whose future was dropped. The task meets other transactions
-/// like any transaction, and tries again: that is not a fault.
+/// A task finishes or undoes a commit whose future was dropped, or of which a step failed. The task
+/// meets other transactions like any transaction, and tries again: that is not a fault.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Health {
     /// Transactions that are or may be in the log and could not be finished. Their rows stay locked
     /// until a restart, and until then there is no checkpoint.
     pub left_locked: usize,
-    /// Transactions that could not be undone. Their added rows and entries stay in the way of other
-    /// transactions until a restart.
+    /// Transactions that could not be undone. Added rows and entries of them may stay in the way of
+    /// other transactions until a restart.
     pub given_up: usize,
     /// Transactions whose end is held up now: memory or the log fails, or other transactions have
     /// been in the way for 10 seconds.
     pub held_up: usize,
-    /// The error of the first of all these transactions.
+    /// The first error since the node was last in good health.
     pub cause: Option<String>,
     /// The number of failed attempts to end a transaction after which the task tried again.
     pub retries: usize,

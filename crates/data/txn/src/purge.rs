@@ -1,10 +1,12 @@
 //! Purge: the removal of tombstones, and of index entries that lead to a row by an old key.
 //!
-//! Each piece is removed under an exclusive lock of the row's line, so no transaction that locks
-//! what it reads depends on the piece. A transaction without locks may depend on it, and finds out:
-//! the tombstone is missing, and the leaf has another structure number. For later transactions the
-//! leaf takes over the time of the deletion and the read timestamp of the page (see
-//! [`Stamp`](latchwork_blink::Stamp)). A piece with a locked line is tried again later.
+//! A piece is a tombstone with its entries, or a set of old entries of one row. Each piece is
+//! removed under an exclusive lock of the row's line, so no transaction that locks what it reads
+//! depends on the piece. A transaction without locks may depend on the piece, and finds out: the
+//! tombstone is missing, or the leaf has another structure number. For later transactions the leaf
+//! takes over the time of the deletion, and for a tombstone also the read timestamp of its page
+//! (see [`LeafStamp`](latchwork_blink::LeafStamp)). A piece with a locked line is tried again
+//! later.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -14,9 +16,10 @@ use crate::heap::{Patience, Reading, SeenRow};
 use crate::purge_piece::{Left, Purge, What};
 use crate::{Database, TxnError};
 
-/// The maximum number of pieces that a commit tries to remove. Usually a commit adds at most one.
+/// The maximum number of pieces that a commit tries to remove, unless more than [`WAITING`] wait.
+/// Usually a commit adds at most one.
 const AT_ONCE: usize = 16;
-/// The number of waiting pieces above which a commit tries more than [`AT_ONCE`].
+/// The number of waiting pieces above which a commit tries all of them.
 const WAITING: usize = 1024;
 const _: () = assert!(AT_ONCE > 0 && AT_ONCE < WAITING, "a backlog makes the purge hurry");
 

@@ -1,4 +1,4 @@
-//! [`Purge`]: a piece that is to be removed.
+//! [`Purge`]: a piece that is to be removed, as in [`purge`](crate::purge).
 
 use latchwork_coherence::LineLocks;
 use latchwork_wal::TableId;
@@ -11,7 +11,7 @@ pub(crate) struct Purge<M: LineLocks> {
     pub(crate) id: RowId,
     pub(crate) key: Vec<u8>,
     pub(crate) what: What,
-    /// Keys that lead to the row, with the numbers of their indexes.
+    /// Keys in secondary indexes that lead to the row, with the numbers of their indexes.
     pub(crate) entries: Vec<(u8, Vec<u8>)>,
 }
 

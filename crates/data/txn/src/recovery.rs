@@ -5,8 +5,8 @@
 //!                                    (one)      partition by partition              tree by tree
 //! ```
 //!
-//! The three steps follow one another on all workers: no worker begins a step before all have ended
-//! the previous one.
+//! The three steps follow one another on all workers: no worker may begin a step before all have
+//! ended the previous one. The caller ensures this order, for example with a barrier.
 //!
 //! In a partitioned database each node restores its own rows ([`rows_of`](Recovery::rows_of)). Then
 //! no line has rows of two nodes, which would be locked together.
@@ -75,7 +75,8 @@ impl Recovery {
     ///
     /// # Errors
     /// [`TxnError::Unresolved`] when there are records that the layer above has not resolved;
-    /// [`TxnError::Definition`]; memory that fails or is full.
+    /// [`TxnError::Definition`] and [`TxnError::Schema`] for a damaged definition; memory that
+    /// fails or is full.
     pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         if let Some(note) = self.replayed.notes.first() {
             let (notes, node, segment) = (self.replayed.notes.len(), note.node.0, note.segment);
@@ -105,7 +106,8 @@ impl Recovery {
     /// skipped and [counted](Recovery::skipped).
     ///
     /// # Errors
-    /// [`TxnError::Schema`] for a row that does not match its table; memory that fails or is full.
+    /// [`TxnError::Schema`] for a row that does not match its table; [`TxnError::RowTooLong`];
+    /// memory that fails or is full.
     pub async fn rows<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
         self.restore_rows(database, 0, |_, _| true).await
     }

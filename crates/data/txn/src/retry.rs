@@ -73,9 +73,10 @@ impl<M: LineLocks> Retry<M> {
         self.place.is_some()
     }
 
-    /// Waits until the transaction may begin, which is nearly always at once. A transaction waits
-    /// while an aged transaction is at work. An aged transaction waits for those before it in the
-    /// queue. The wait has a bound, after which the transaction may begin all the same.
+    /// Waits until the transaction may begin, which is nearly always at once. A transaction that
+    /// sees an aged transaction at work waits for its end. Not every first attempt reads the queue
+    /// of aged transactions. An aged transaction waits for those before it in the queue. The wait
+    /// has a bound, after which the transaction may begin all the same.
     pub async fn turn(&mut self) {
         let database = &self.database;
         if database.node().settings().elder_after == 0 {
@@ -102,7 +103,7 @@ impl<M: LineLocks> Retry<M> {
     ///
     /// # Errors
     /// [`TxnError::Contended`] after
-    /// [`Settings::retry_for`](crate::TransactionSettings::retry_for).
+    /// [`TransactionSettings::retry_for`](crate::TransactionSettings::retry_for).
     pub async fn met(&mut self, conflict: Conflict) -> Result<(), TxnError> {
         self.attempts = self.attempts.saturating_add(1);
         self.was_too_late |= conflict == Conflict::TooLate;
@@ -134,6 +135,7 @@ impl<M: LineLocks> Retry<M> {
     /// leases](crate::TransactionSettings::read_lease). [`Database::begin`] permits neither,
     /// because a part of a larger transaction must not have them. After an attempt that came too
     /// late, the next attempts take no read leases, because it may have met its own.
+    ///
     /// # Errors
     /// As [`Database::begin`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
@@ -171,16 +173,17 @@ impl<M: LineLocks> Database<M> {
     /// grows. `body` may run often, so its only effects must be the transaction and its result.
     ///
     /// A transaction that was aborted [often](crate::TransactionSettings::elder_after) becomes
-    /// aged: other transactions wait before they begin, so it gets through. A `body` that runs
-    /// another transaction inside may wait for itself in this way, and is slow then.
+    /// aged: other transactions wait before they begin, so it usually gets through. A `body` that
+    /// runs another transaction inside may wait for itself in this way, and is slow then.
     ///
-    /// If `body` returns an error that is not a conflict, the transaction aborts. The error is
-    /// returned if everything that was read is [true](Transaction::validate). Otherwise the
-    /// transaction runs again.
+    /// If `body` returns an error that is not a conflict, the transaction
+    /// [validates](Transaction::validate) its reads and aborts. After a conflict of this validation
+    /// the transaction runs again. [`TxnError::NotDurable`] of this validation is returned in place
+    /// of the error of `body`. Otherwise the error of `body` is returned.
     ///
     /// # Errors
     /// Those of `body` and of the commit; [`TxnError::Contended`] after
-    /// [`Settings::retry_for`](crate::TransactionSettings::retry_for).
+    /// [`TransactionSettings::retry_for`](crate::TransactionSettings::retry_for).
     pub async fn run<R>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,

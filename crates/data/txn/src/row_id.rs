@@ -1,10 +1,11 @@
-//! [`TupleId`]: the row id in an index entry.
+//! [`RowId`]: the permanent name of a row, as in an index entry.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
-/// The name of a tuple while the tuple exists: the address of its line, with its slot in the low
-/// bits, which are zero in a line address.
+/// The name of a row while the row exists: the address of its home line, with the slot of its home
+/// tuple in the low bits, which are zero in a line address. A stub contains the location of its
+/// tuple in the same form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(u64);
 

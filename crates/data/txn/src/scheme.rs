@@ -6,8 +6,9 @@ use std::str::FromStr;
 /// A concurrency control. All transactions of a database use the same scheme.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scheme {
-    /// Two-phase locking without waits. A read takes a read lock and a write takes a write lock,
-    /// both until the transaction ends. A transaction that meets a lock aborts.
+    /// Two-phase locking without waits. A read takes a read lock and a write takes a write lock.
+    /// Read locks are kept at least until the validation, write locks until after the install. A
+    /// transaction that meets a lock aborts.
     #[default]
     TwoPhaseLocking,
     /// Timestamp ordering: transactions take effect in the order of their timestamps, which they

@@ -20,10 +20,10 @@ use crate::{Heap, RowId, Schema, SeenRow, TxnError};
 /// - A deleted row leaves a tombstone, to which the indexes lead. The tombstone is purged when no
 ///   transaction has locked its line: first the entries, then the tuple. The leaves keep the time
 ///   of the deletion.
-/// - An entry may lead to nothing, if an operation was dropped in the middle. An entry may also
-///   lead to a slot with another row by now, because slots are reused. The key in the tuple shows
-///   this, and in a secondary index the key of the row in that index. So no reader takes one row
-///   for another, and a transaction that adds the row takes the entry over.
+/// - An entry may lead to nothing, for example after an operation that was dropped in the middle.
+///   An entry may also lead to a slot with another row by now, because slots are reused. The key in
+///   the tuple shows this. In a secondary index the key of that row in that index shows this. So no
+///   reader takes one row for another, and a transaction that adds the row takes the entry over.
 pub struct Table<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {
@@ -138,7 +138,8 @@ impl<M: LineLocks> Table<M> {
         Ok(self.0.schema.index_key(index - 1, key, row, to)?)
     }
 
-    /// Calls `visit` for each row or tombstone, as it is at the time of the visit.
+    /// Calls `visit` for each entry of the primary index, with what its row id leads to at the time
+    /// of the visit: a row, a tombstone, a pending row, or nothing.
     pub(crate) async fn each<E: Into<TxnError>>(
         &self,
         mut visit: impl FnMut(&[u8], SeenRow, &[u8]) -> Result<(), E>,

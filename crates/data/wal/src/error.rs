@@ -8,12 +8,12 @@ use thiserror::Error;
 
 use crate::{DatabaseId, LogSettingsError, NodeId};
 
-/// Why a log operation failed. All commits of one flush batch get the same error.
+/// Why a log operation failed. All records of one flush batch get the same error.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The system refused an operation outside the append path: an opening, a read, a new segment,
-    /// or a write of a checkpoint.
+    /// The system refused an operation outside the append path, for example an opening, a read, a
+    /// new segment, or a write of a checkpoint or of the witness.
     #[error("{file}: {doing} failed: {cause}")]
     Io {
         /// The operation that failed.
@@ -42,7 +42,7 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
-    /// Another process has opened the directory.
+    /// Another process has opened the directory, or this process has.
     #[error("{directory} is in use by process {by}: end that process, or use another directory")]
     InUse {
         /// The directory.
@@ -95,7 +95,7 @@ pub enum WalError {
     Damaged {
         /// The file.
         file: String,
-        /// The first damaged byte.
+        /// The first byte of the damaged part: of a record, a header or the whole file.
         offset: u64,
         /// The damage.
         what: &'static str,
@@ -134,7 +134,7 @@ pub enum WalError {
         file: String,
         /// The directory.
         directory: String,
-        /// Bytes of whole commits in the file; 0 when the file is missing.
+        /// The byte at which the log ends in the file; 0 when the log ends in an earlier file.
         bytes: u64,
         /// Bytes that the file had at least.
         least: u64,
@@ -154,8 +154,9 @@ pub enum WalError {
         /// Bytes of the segment that count.
         bytes: u64,
     },
-    /// The flush batch could not be written. No record of it is in the log, now or after a restart.
-    /// The log goes on.
+    /// A flush batch could not be written. The record that gets this error is not in the log, now
+    /// or after a restart. An append gets this error too while a batch that must not be refused is
+    /// being retried.
     #[error("{file}: the commit could not be written and is not in the log: {cause}")]
     Refused {
         /// The segment.

@@ -9,10 +9,10 @@
 //!   node 0: worker, worker ..                        one directory, one process
 //!      │ append(group) -> position                   ┌──────────────────────────────────┐
 //!      ▼                                             │ LOCK                             │
-//!     Log ── Flusher: one write, one sync a batch ──►│ 00-0000000001.log   00-..02.log  │
+//!     Log ── Flusher: writes, one sync per batch ───►│ 00-0000000001.log   00-..02.log  │
 //!      │ durable(position)                           │ 01-0000000001.log                │
 //!      └─ now and then: how far all logs go ────────►│ WITNESS                          │
-//!   coordinator: floor F, every log rotates,         │ CHECKPOINT: number, floor, parts │
+//!   checkpoint: floor F, every log rotates,          │ CHECKPOINT: number, floor, parts │
 //!      tables are scanned ── CheckpointWriter ──────►│ checkpoint-..-0000.part  ..      │
 //!      segments up to F are removed                  │                                  │
 //!                                                    └────────────────┬─────────────────┘
@@ -20,7 +20,7 @@
 //!      └─► replay(threads): checkpoint and logs ──► the latest value of each (table, key)
 //! ```
 //!
-//! - [`storage`]: files that only grow. [`Disk`](storage::Disk) is a directory.
+//! - [`storage`]: files that are written by appends. [`Disk`](storage::Disk) is a directory.
 //!   [`Torn`](storage::Torn) loses unsynced data in a simulated crash.
 //! - [`LogRecord`], [`LogRecordRef`]: the bytes of one log record.
 //! - [`LogDirectory`]: all logs and the checkpoint of a database, repaired at opening. [`Log`]: the
@@ -29,23 +29,26 @@
 //!
 //! # What holds
 //!
-//! - A log record that [`Log::durable`] reported is there after any crash of the process or the
-//!   system.
+//! - A log record that [`Log::durable`] reported survives any crash of the process or the system.
+//!   It stays in its log until a checkpoint covers it.
 //! - Any other log record is there whole or not at all. A [refused](WalError::Refused) log record
-//!   is not there. A log record that one restart did not find does not come back at a later
-//!   restart.
-//! - Replay returns only what was appended.
-//! - Changed or lost durable data is an error that names file and byte, not a shorter log.
-//!   Detecting a lost log end needs a second place that knows how far the log was durable. Such
-//!   places are the cross-log marks, the checkpoint and the file `WITNESS`. A log writes a mark
-//!   before a flush batch when it knows something new about another log. The witness is written at
-//!   opening, after a checkpoint, when a log is closed, and about [`LogSettings::witness`] (1 s)
-//!   after a commit that it lacks.
-//! - Bytes from outside never panic, and every wait has a deadline.
+//!   is not there. A log record that one opening to write did not find does not come back at a
+//!   later opening.
+//! - Replay returns only what was appended to a log or put into a checkpoint.
+//! - Changed or lost durable data is an error that names the file, not a shorter log. Detecting a
+//!   lost log end needs a second place that knows how far the log was durable. Such places are the
+//!   cross-log marks, the checkpoint and the file `WITNESS`.
+//! - A log writes a mark before the first flush batch of each segment. It writes another one before
+//!   each later flush batch when it knows something new about another log.
+//! - The witness is written before the first segment, when an existing database is opened to write,
+//!   after a checkpoint, and when a log is closed. It is also written when it has lacked a record
+//!   for [`LogSettings::witness`] (1 s), with several logs for up to twice that time.
+//! - Damaged bytes in a file lead to an error, not to a panic. Every wait of a caller has a
+//!   deadline.
 //!
 //! These guarantees assume that a sector of 512 bytes is written whole or not at all. They also
 //! assume that `fdatasync`, and `fsync` of the directory, do what POSIX says. After a failed sync
-//! the log fails, because a later successful sync proves nothing.
+//! of a segment the log fails, because a later successful sync proves nothing.
 //!
 //! # Example
 //!
@@ -69,7 +72,7 @@
 //!     log.durable(&handle, &position, handle.now() + Duration::from_secs(10)).await
 //! })?;
 //!
-//! // The power goes off, and everything that was not synced is lost.
+//! // The power goes off, and what was not synced may be lost.
 //! let device = device.crash(2);
 //! let directory = LogDirectory::open(Arc::new(device), database)?;
 //! let replayed = directory.replay(2)?;

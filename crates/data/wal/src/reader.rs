@@ -1,4 +1,4 @@
-//! [`GroupReader`]: reads the log records of one file in order, and finds how the file ends.
+//! [`LogRecordReader`]: reads the log records of one file in order, and finds how the file ends.
 
 use latchwork_strict::strict_assert;
 
@@ -8,7 +8,7 @@ use crate::format::{
 use crate::storage::{File, Storage};
 use crate::{DatabaseId, Timestamp, WalError};
 
-/// Bytes that are read at once.
+/// Bytes that are read at once, at least.
 const CHUNK: usize = 256 << 10;
 const _: () = assert!(CHUNK > GROUP_HEADER && CHUNK > FILE_HEADER, "a header is read at once");
 

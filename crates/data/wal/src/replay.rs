@@ -68,7 +68,7 @@ pub struct NoteEntry {
 /// The result of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replayed {
-    /// All keys.
+    /// All keys, distributed among the partitions.
     pub partitions: Vec<Partition>,
     /// The log records that are not merged, by node, segment and offset.
     pub notes: Vec<Note>,
@@ -124,7 +124,7 @@ impl Replayed {
     }
 }
 
-// The hasher has fixed keys and the map is never iterated in its own order, so the same replay
+// The hasher has fixed keys, and the content of a map is sorted before use. So the same replay
 // gives the same result.
 type Keys = HashMap<Box<[u8]>, (Timestamp, Option<Box<[u8]>>), BuildHasherDefault<DefaultHasher>>;
 
@@ -137,12 +137,13 @@ impl Shard {
         let keys = self.0.entry(table).or_default();
         if let Some(latest) = keys.get_mut(key) {
             // Two versions with equal timestamps have one of two origins. Either both are of one
-            // record, where the last one counts, or one is of a checkpoint that read this commit.
+            // record, where the last one counts. Or one is of a checkpoint that read this commit,
+            // and both have one value.
             if timestamp >= latest.0 {
                 latest.0 = timestamp;
                 match (&mut latest.1, value) {
                     // The old allocation is reused, because threads that free each other's memory
-                    // wait for one another.
+                    // wait for one another in the allocator.
                     (Some(old), Some(new)) if old.len() == new.len() => old.copy_from_slice(new),
                     (old, new) => *old = new.map(Box::from),
                 }
@@ -171,8 +172,7 @@ fn shard_of(table: TableId, key: &[u8]) -> usize {
     let mut hasher = DefaultHasher::new();
     hasher.write_u32(table.0);
     hasher.write(key);
-    // The upper bits are used, because the hash maps of the tables use the lower bits of the same
-    // hash.
+    // The upper half of the hash decides the partition.
     (hasher.finish() >> 32) as usize % PARTITIONS
 }
 
@@ -193,7 +193,7 @@ struct Read {
     notes: Vec<Note>,
 }
 
-/// Calls `work` with 0 to `jobs - 1` on `threads` threads, and returns the results in order.
+/// Calls `work` with 0 to `jobs - 1` on up to `threads` threads, and returns the results in order.
 fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
@@ -219,9 +219,9 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
 }
 
 impl LogDirectory {
-    /// Passes every whole record of all logs to `take`, with its node, segment and offset. The
-    /// records of a segment come in order; the segments are read in parallel by `threads` threads.
-    /// Unneeded segments that a crash left are skipped: the checkpoint covers them.
+    /// Passes every whole record of all logs to `take`, except marks, with its node, segment and
+    /// offset. The records of a segment come in order; up to `threads` threads read the segments in
+    /// parallel. Segments that the checkpoint covers are skipped.
     ///
     /// # Errors
     /// As [`replay`](LogDirectory::replay).
@@ -251,11 +251,12 @@ impl LogDirectory {
     }
 
     /// Reads the checkpoint and all logs, and keeps for each key the entry with the highest
-    /// timestamp. All entries of the checkpoint count, and all commits above its floor. `threads`
-    /// threads read the files in any order; the result is the same. The memory needed is that of
-    /// the keys and their latest values.
+    /// timestamp. All entries of the checkpoint count, and all commits above its floor. Up to
+    /// `threads` threads read the files in any order; the result is the same. The memory needed is
+    /// that of the keys, their latest values and the notes.
     ///
-    /// Everything is checked. No log may be open: a record that is being written looks like damage.
+    /// Every record that is read is checked. Segments that the checkpoint covers are not read. No
+    /// log may be open: a record that is being written looks like damage.
     ///
     /// # Errors
     /// A log is open; the first thing that is damaged or missing; the system's errors.
@@ -302,8 +303,8 @@ impl LogDirectory {
         files
     }
 
-    /// The segments of a node that the checkpoint does not cover. A crash may have left segments
-    /// that it covers.
+    /// The segments of a node that the checkpoint does not cover. Covered segments may still be
+    /// there.
     fn needed<'a>(
         &self,
         segments: &'a [Segment],

@@ -1,4 +1,4 @@
-//! [`Settings`] of a log.
+//! [`LogSettings`]: the settings of a log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +14,8 @@ pub enum CommitMode {
     /// When its log record is durable.
     #[default]
     Sync,
-    /// When its log record is in memory. The record is durable an interval later; a crash loses
-    /// younger records.
+    /// When its log record is in memory. The record is durable about an interval later; a crash may
+    /// lose younger records.
     Async,
 }
 
@@ -64,9 +64,11 @@ pub struct LogSettings {
     pub segment_bytes: u64,
     /// The largest backlog in bytes. 64 MiB by default.
     pub backlog_bytes: usize,
-    /// The greatest age of the file `WITNESS`, which states how far the logs were durable. A
-    /// durable record that is older cannot be lost without an error, even when no other node's log
-    /// knows of it. 1 s by default.
+    /// How long the file `WITNESS`, which states how far the logs were durable, may lack a durable
+    /// record before the flusher writes the file. With several logs it may take twice this time.
+    /// Afterwards the loss of the record is an error, even when no other node's log knows of it. A
+    /// crash may bring the previous witness back, because the name is synced later. A failed write
+    /// is repeated after the same time. One second by default.
     pub witness: Duration,
 }
 

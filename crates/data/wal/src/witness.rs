@@ -1,9 +1,10 @@
 //! [`Witness`]: the file that states how far each log of the directory is durable.
 //!
 //! A log that lost its end looks like a log that ends there. The witness is a second place that
-//! knows the true end. A witness stays true when it is old: the durable part of a log never
-//! shrinks, except by an accepted loss, which first rewrites the witness. So it does no harm when a
-//! crash brings back an old witness.
+//! knows how far the log was durable, at least. A witness stays true when it is old: the durable
+//! part of a log never shrinks, except by an accepted loss, which first rewrites the witness. So it
+//! does no harm when a crash brings back an old witness. The one exception is a witness with a
+//! [cut](Witness::cut): its replacement is synced before the logs go on.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -161,7 +162,7 @@ impl Witness {
         Witness::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this witness in place. When this returns, the bytes are durable. The name is durable
+    /// Puts this witness in place. When this succeeds, the bytes are durable. The name is durable
     /// after the next sync of the directory. Until then a crash may leave the previous witness,
     /// which is true as well.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
@@ -184,8 +185,8 @@ impl Witness {
             .and_then(|()| file.sync().map_err(io("syncing")))
             .and_then(|()| storage.rename(&fresh, names::WITNESS).map_err(io("renaming")));
         if written.is_err() {
-            // The incomplete file only takes room. If this removal fails, the next start removes
-            // the file.
+            // The incomplete file only takes room. If this removal fails, the next write or the
+            // next opening removes the file.
             let _ = storage.remove(&fresh);
         }
         written

@@ -52,7 +52,8 @@ pub enum AnyFabric {
     Ibv(ibv::IbvFabric),
 }
 
-/// A fabric whose workers are threads of this process. Each thread makes its [`AnyFabric`] from it.
+/// A fabric whose workers are threads of this process. Each thread makes its [`AnyFabric`] from a
+/// clone.
 #[derive(Clone)]
 pub enum Threaded {
     /// On shared memory.
@@ -78,8 +79,8 @@ impl From<Threaded> for AnyFabric {
 }
 
 impl Threaded {
-    /// Makes the operating system allocate the memory of this process's memory nodes now (see
-    /// [`Region::prefault`]).
+    /// Makes the operating system allocate the memory of this process's memory nodes now, on shared
+    /// memory also that of its peers' memory nodes (see [`Region::prefault`]).
     pub fn prefault(&self) {
         match self {
             Threaded::Shm(fabric) => fabric.prefault(),
@@ -121,7 +122,7 @@ impl From<ibv::IbvFabric> for AnyFabric {
 impl AnyFabric {
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
     /// id. On RDMA devices, and on shared memory in a directory, all of the memory is allocated at
-    /// once. Elsewhere the memory costs nothing until its first touch.
+    /// once. Elsewhere large memory costs nothing until its first touch.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; also [`SetupError::NoRoom`],
@@ -133,7 +134,8 @@ impl AnyFabric {
     /// Adds a compute node, with an inbox and without regions.
     ///
     /// # Errors
-    /// [`SetupError::DuplicateNode`].
+    /// [`SetupError::DuplicateNode`]; also [`SetupError::NoRoom`], [`SetupError::Listen`] or
+    /// [`SetupError::System`] on the fabrics that have these errors.
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
         each!(AnyFabric, self, fabric => fabric.add_compute_node(id))
     }
@@ -142,7 +144,8 @@ impl AnyFabric {
     /// memory is a file that the peers can map. On all other fabrics any [`Region`] serves as well.
     ///
     /// # Errors
-    /// [`SetupError::Region`] and [`SetupError::NoRoom`].
+    /// [`SetupError::Region`]; also [`SetupError::NoRoom`] and [`SetupError::System`] on shared
+    /// memory of several processes.
     pub fn new_region(&self, bytes: usize) -> Result<Arc<Region>, SetupError> {
         match self {
             AnyFabric::Shm(fabric) => fabric.new_region(bytes),
@@ -157,7 +160,8 @@ impl AnyFabric {
     /// Registers memory of a compute node. Keys count from 0 per node.
     ///
     /// # Errors
-    /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
+    /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`]; also [`SetupError::System`]
+    /// on RDMA devices.
     pub fn register(
         &self,
         node: ComputeNodeId,
@@ -166,11 +170,11 @@ impl AnyFabric {
         each!(AnyFabric, self, fabric => fabric.register(node, region))
     }
 
-    /// Makes an endpoint for one worker of `node`, which runs on the executor of `handle`. On
-    /// fabrics with asynchronous completions, a completion wakes the executor.
+    /// Makes an endpoint for one worker of `node`, which runs on the executor of `handle`. On RDMA
+    /// devices and in a simulated world, a completion wakes the executor.
     ///
     /// # Errors
-    /// [`SetupError::UnknownNode`].
+    /// [`SetupError::UnknownNode`]; also [`SetupError::System`] on RDMA devices.
     pub fn endpoint(
         &self,
         node: ComputeNodeId,
@@ -204,7 +208,7 @@ impl AnyFabric {
     }
 
     /// Cuts a compute node off. From now on verbs to the node complete with
-    /// [`VerbError::Disconnected`].
+    /// [`VerbError::Disconnected`] or [`VerbError::Unreachable`].
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].

@@ -6,7 +6,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Target, VerbError, WorkRequest};
 
 /// An endpoint that submits nothing. Batches that were in flight, and all later batches, complete
-/// with [`VerbError::Barred`].
+/// with [`VerbError::SelfFenced`].
 #[derive(Default)]
 pub struct Closed {
     completed: VecDeque<Completion>,

@@ -5,24 +5,25 @@ use latchwork_verbs::{AtomicOutcome, GlobalAddr, Target, VerbError, WORD, WorkRe
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
 
-/// How often an operation with an ambiguous end is repeated. After that, the connection counts as
-/// failed.
+/// How often an operation with an ambiguous end is repeated. After that, the operation fails with
+/// the ambiguous error.
 const AGAIN_MAX: u32 = 16;
 
 fn memory(addr: GlobalAddr) -> Target {
     Target::Memory(addr.node())
 }
 
-/// Word operations on memory nodes, each a round trip. Addresses are multiples of 8.
+/// Word operations on memory nodes. Each takes one round trip for each 4 KiB, without repetitions.
+/// Addresses are multiples of 8.
 ///
-/// All operations fail with the errors of [`Endpoint::post`](latchwork_verbs::Endpoint::post). A
-/// future that is dropped before its end leaves open whether the operation takes effect. The buffer
-/// of the operation is safe in both cases.
+/// All operations fail with the errors of [`Endpoint::post`](latchwork_verbs::Endpoint::post) and
+/// of a failed completion. A future that is dropped before its end leaves open whether the
+/// operation takes effect. The buffer of the operation is safe in both cases.
 ///
-/// When the connection fails under a READ or a WRITE, the operation is repeated. So only the owner
-/// of a word may write the word with these operations. An atomic, except that of [`Port::advance`],
-/// is not repeated: only its caller can decide whether a repetition is correct
-/// ([`VerbError::Ambiguous`]).
+/// When the connection fails under a READ or a WRITE, the operation is repeated, a bounded number
+/// of times. So only the owner of a word may write the word with these operations. An atomic,
+/// except that of [`Port::advance`], is not repeated: only its caller can decide whether a
+/// repetition is correct ([`VerbError::Ambiguous`]).
 impl Port {
     /// Adds to a counter that may skip numbers. Like [`fetch_add`](Port::fetch_add), but repeated
     /// when the end is ambiguous.
@@ -90,7 +91,7 @@ impl Port {
         self.execute_repeatedly(memory(addr), request).await.map(drop)
     }
 
-    /// Reads `count` words. With concurrent writes the result is torn between any two words.
+    /// Reads `count` words. With concurrent writes the result may be torn between any two words.
     ///
     /// # Errors
     /// See above. The result grows by one read piece at a time. So an impossible `count` fails at
@@ -110,7 +111,8 @@ impl Port {
     /// piece has completed.
     ///
     /// # Errors
-    /// See above. The pieces before a failed piece have been written.
+    /// See above. The pieces before a failed piece have been written, and the failed piece may have
+    /// been written in part.
     pub async fn write_words(&self, addr: GlobalAddr, words: &[u64]) -> Result<(), VerbError> {
         for (i, piece) in words.chunks(SLOT_BYTES / WORD).enumerate() {
             let to = ahead(addr, i * SLOT_BYTES / WORD)?;

@@ -11,16 +11,16 @@
 //!   Port ── operation slab: Engine{tag} | Awaited{waker, slot} | Done | Orphan{slot}
 //!     │        scratch: 16 registered slots of 4 KiB, owned by the slab while a batch uses them
 //!     ▼
-//!   Endpoint::{Shm, Sim, Ibv, Tcp} ── ring, poll
+//!   AnyEndpoint::{Shm, Sim, Ibv, Tcp, Closed} ── ring, poll
 //! ```
 //!
 //! # Invariants
 //!
-//! - Every accepted batch has exactly one entry in the slab until its completion.
-//! - A dropped future leaves its entry as an orphan. The scratch slot of an orphan is not used
-//!   again before the completion.
-//! - Once a node's [`Permission`] has ended, the node's ports ring nothing, and end all batches
-//!   with an error. A port with a permission checks it before each doorbell.
+//! - Every accepted batch has exactly one entry in the slab until its completion is polled.
+//! - A future that is dropped before the completion leaves its entry as an orphan. The scratch slot
+//!   of an orphan is not used again before the completion.
+//! - A port with a [`Permission`] that can end checks it before each doorbell. After a check that
+//!   finds the end, the port rings nothing, and ends all batches with an error.
 //! - User code (sinks, wakers) runs while no part of the port is borrowed, so it may post.
 //!
 //! # Example

@@ -17,6 +17,7 @@ pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 ///   engine    Engine ──completed──► removed, tag reported
 ///   future    Awaited ──completed──► Done ──polled or dropped──► removed
 ///                └──dropped──► Orphan ──completed──► removed
+///   no owner  Orphan ──completed──► removed
 /// ```
 ///
 /// The scratch slot of a batch is released with the entry of the batch. So the slot is never

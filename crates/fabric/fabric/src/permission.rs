@@ -15,8 +15,8 @@ use std::sync::Arc;
 ///
 /// The gap that is left is the path from the check to the doorbell itself. The path is some hundred
 /// instructions. On shared memory, where the ringing thread copies, the path also has the batches
-/// of one sweep. A process that is stopped exactly there rings too late, by the time of its stop.
-/// No check on the node itself can close the gap. Two facts outside of the node close it:
+/// of one sweep. A process that is stopped on this path rings late by the time of its stop. No
+/// check on the node itself can close the gap. Two facts outside of the node close it:
 ///
 /// 1. The permission ends well before other nodes act on its end. That covers short stops.
 /// 2. Other nodes act only after the fabric has fenced the node. That covers all stops. Sockets

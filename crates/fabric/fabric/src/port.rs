@@ -53,9 +53,9 @@ impl Inner {
     }
 
     /// Whether the node has fenced itself. To be called before each operation that may submit a
-    /// batch. The first call after the end of the permission gives up all batches in flight, which
-    /// end with [`VerbError::Barred`]. That call also drops the endpoint, so that batches that had
-    /// been pushed back are never submitted.
+    /// batch. The first call after the end of the permission ends all batches in flight with
+    /// [`VerbError::SelfFenced`]. That call also drops the endpoint, so that batches that had been
+    /// pushed back are never submitted.
     #[inline]
     fn is_self_fenced(&mut self, permission: &Permission) -> bool {
         permission.has_ended() && self.close()
@@ -83,7 +83,8 @@ impl Port {
     /// Makes a port for one worker of `node`, which runs on the executor of `handle`.
     ///
     /// # Errors
-    /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::Region`].
+    /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`], [`SetupError::Region`], and
+    /// [`SetupError::System`] on RDMA devices.
     pub fn new(
         fabric: &AnyFabric,
         node: ComputeNodeId,
@@ -93,9 +94,9 @@ impl Port {
     }
 
     /// Like [`Port::new`], for a node that may touch memory only while the permission lasts. The
-    /// port checks the permission before every operation that may ring a doorbell. After the end of
-    /// the permission, all batches in flight and all later batches end with
-    /// [`VerbError::SelfFenced`], at the next [`Port::poll`].
+    /// port checks the permission before every operation that may ring a doorbell. The first check
+    /// after the end of the permission ends all batches in flight with [`VerbError::SelfFenced`].
+    /// All later batches end in the same way. The next [`Port::poll`] reports these ends.
     ///
     /// # Errors
     /// Like [`Port::new`].
@@ -122,7 +123,7 @@ impl Port {
     /// Registers memory of the port's node, for the local buffers of posted batches.
     ///
     /// # Errors
-    /// [`SetupError::TooManyRegions`].
+    /// [`SetupError::TooManyRegions`], and [`SetupError::System`] on RDMA devices.
     pub fn register(&self, region: Arc<Region>) -> Result<RegionKey, SetupError> {
         self.fabric.register(self.node, region)
     }
@@ -175,13 +176,13 @@ impl Port {
 
     /// Posts a batch and waits for its completion.
     ///
-    /// A dropped future takes nothing back: the batch still takes effect, and its entry in the slab
-    /// stays until the completion. The local buffers in `requests` must stay untouched until then,
-    /// and the caller of a dropped future cannot see the completion. So this function is for
+    /// A dropped future takes nothing back: the batch may still take effect, and its entry in the
+    /// slab stays until the completion. The local buffers in `requests` must stay untouched until
+    /// then, and the caller of a dropped future cannot see the completion. So this function is for
     /// buffers that outlive any operation, and for requests without buffers.
     ///
     /// # Errors
-    /// An error in the batch, or a failure of its target.
+    /// An error in the batch, a failure of its target, or [`VerbError::SelfFenced`].
     pub async fn execute(
         &self,
         target: Target,
@@ -190,8 +191,8 @@ impl Port {
         self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
     }
 
-    /// Like [`Port::execute`], for a batch with at most one local buffer, in `slot`. Returns the
-    /// slot.
+    /// Like [`Port::execute`]. With a `slot`, the batch has at most one local buffer, which is in
+    /// the slot. Returns the slot.
     pub(crate) async fn execute_in<'a>(
         &'a self,
         target: Target,

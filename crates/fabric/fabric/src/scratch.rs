@@ -13,7 +13,7 @@ use crate::operations::SlotIndex;
 /// The bytes of one slot. Longer transfers are cut into pieces.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// The slots of one port: the largest number of control-plane transfers at one time.
+/// The slots of one port: the largest number of control-plane transfers with a buffer at one time.
 pub(crate) const SLOTS: u16 = 16;
 const _: () = assert!(SLOT_BYTES.is_multiple_of(8), "a slot holds whole words");
 const _: () = assert!(SLOTS > 0, "a transfer of the control plane needs a slot");
@@ -42,7 +42,8 @@ impl Scratch {
         self.key
     }
 
-    /// Waits for a free slot. The wait ends with a completion, which every fabric provides.
+    /// Waits for a free slot. The wait ends when another slot is dropped, at the latest after the
+    /// completion of its batch.
     pub(crate) async fn slot(&self) -> Slot<'_> {
         let index = std::future::poll_fn(|context| {
             let mut state = self.state.borrow_mut();

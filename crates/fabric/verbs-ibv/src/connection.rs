@@ -1,4 +1,5 @@
-//! The bytes that two nodes exchange before they are connected. Any courier can carry them.
+//! The bytes that two nodes exchange to begin and to end a connection. Any
+//! [`Courier`](crate::Courier) can carry them.
 //!
 //! ```text
 //!   offer, 56 bytes                                              close, 24 bytes

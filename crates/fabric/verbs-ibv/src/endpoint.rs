@@ -1,4 +1,4 @@
-//! [`Endpoint`]: one worker's connections, and the completion queue that the worker polls.
+//! [`IbvEndpoint`]: one worker's connections, and the completion queue that the worker polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -133,7 +133,8 @@ impl IbvEndpoint {
         Ok(index.into())
     }
 
-    /// Each batch in flight waits on one send queue, or has ended and was not reported.
+    /// Asserts that each batch in flight waits on one send queue, or has ended and was not
+    /// reported.
     fn check(&self) {
         let unfinished: usize = self.lanes.iter().map(Lane::unfinished).sum();
         let unreported = self.common.completed.len();
@@ -283,8 +284,8 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
 
 impl Drop for IbvEndpoint {
     fn drop(&mut self) {
-        // Batches in flight take effect as far as their peers are reachable. A batch that is still
-        // in a queue pair at its destruction is lost.
+        // Batches in a queue pair have time to take effect, up to `LINGER`. The outcome of a batch
+        // that is still there at the destruction of the queue pair is unknown.
         let until = self.clock.now() + LINGER;
         while self.lanes.iter().any(Lane::is_flying) && self.clock.now() < until {
             self.gather();

@@ -1,4 +1,4 @@
-//! [`Fabric`]: the nodes of this process on its RDMA devices.
+//! [`IbvFabric`]: the nodes of this process on its RDMA devices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -274,7 +274,9 @@ impl IbvFabric {
 
     /// Fences a node of another process: from now on the nodes of this process refuse it with this
     /// epoch or a lower one. True: the queue pairs at this end are destroyed, and no verb that the
-    /// fenced node has posted takes effect here any more. False: that took longer than `patience`.
+    /// fenced node has posted takes effect here any more. False: that took longer than `patience`,
+    /// and goes on. A later call returns true at once, even if an earlier call's destruction still
+    /// goes on.
     pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
         let shared = &self.shared;
         {

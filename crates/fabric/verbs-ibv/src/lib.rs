@@ -18,10 +18,10 @@
 //! # Invariants
 //!
 //! - A batch is one run of linked work requests on one reliable connection. All batches posted to a
-//!   connection between two rings go with one doorbell. Only the last request of a batch is
-//!   signalled, because requests of a connection complete in order. The order inside a batch is
-//!   that of reliable connections (InfiniBand architecture, volume 1, work request operation
-//!   ordering), from which the contract was taken.
+//!   connection between two rings, as far as there is room, go with one doorbell. Only the last
+//!   request of a batch is signalled, because requests of a connection complete in order. The order
+//!   inside a batch is that of reliable connections (InfiniBand architecture, volume 1, work
+//!   request operation ordering), from which the contract was taken.
 //! - Words, messages and WRITEs of up to 128 bytes travel inside their requests where the device
 //!   supports that.
 //! - Nothing overflows: requests in a send queue and batches in all queues are counted, and the
@@ -33,7 +33,7 @@
 //! - **Atomics are atomic among those of one device, and not with those of a CPU.** Words that
 //!   verbs change atomically are accessed only by verbs. All memory of one node is registered on
 //!   one device, so one device executes all atomics on it.
-//! - A parked node uses no CPU: its queues are armed, and one thread per process sleeps on all
+//! - A parked node uses no CPU: its queues are armed, and one thread per fabric sleeps on all
 //!   queues and on the events of the devices.
 //!
 //! The fabric survives peers that vanish, connections that fail, full queues and inboxes, and ports

@@ -12,12 +12,14 @@
 //! 2. It offers the peer a new queue pair.
 //! 3. The peer destroys its end of the old connection before it answers. After that no request of
 //!    the old connection can take effect.
-//! 4. The batches that were in flight on the old connection end as ambiguous.
+//! 4. The batches that were in flight on the old connection end as ambiguous. Without an answer
+//!    within [`IbvConfig::connect_timeout`](crate::IbvConfig::connect_timeout), all batches on the
+//!    send queue end as disconnected.
 //!
 //! A send queue is for a node with one member epoch. When that node leaves or dies, everything on
 //! the send queue ends. The next batch checks whether another node has the name by now. If so, the
-//! send queue begins anew without any of its old state. So no key of the old node is ever used for
-//! the new one.
+//! send queue begins anew without any of its old state. So no key of the old node is used for the
+//! new one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ use crate::wake::Wake;
 /// The largest payload inside a request, where the device supports that: a message.
 const INLINE: u32 = 128;
 
-/// The pause between two offers to a peer that cannot be reached.
+/// The pause after an offer that failed on this side or was refused.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The parts of an endpoint that all its send queues use.
@@ -77,12 +79,13 @@ pub(crate) struct Lane {
     // `sequence` distinguishes the batches of one connection.
     generation: u16,
     sequence: u32,
-    // The peer's end of the last connection, until the peer has destroyed it.
+    // The peer's end of the last connection that the peer agreed to. The peer destroys it before
+    // the next answer.
     responder: Option<u32>,
 }
 
 enum State {
-    /// No batch has needed a connection yet, or the peer did not answer the last offer in time.
+    /// No batch has needed a connection yet, or no offer had success in time.
     Idle,
     /// An offer is in flight.
     Asking { pair: Pair, answer: Arc<Mutex<Answered>>, until: Time },
@@ -90,7 +93,7 @@ enum State {
     Pausing { again: Time, until: Time },
     /// Requests can be posted.
     Connected { pair: Pair },
-    /// The peer has left or died, or never existed.
+    /// The peer has left or died, or the device of this endpoint has failed.
     Gone,
 }
 
@@ -133,7 +136,7 @@ impl Lane {
         lane
     }
 
-    /// The relations of the fields between two calls.
+    /// Asserts the relations of the fields between two calls.
     fn check(&self, common: &Common) {
         let posted: u32 = self.flying.iter().map(|batch| u32::from(batch.requests)).sum();
         assert_eq!(self.used, posted, "the queue's room is not what its batches left");
@@ -378,7 +381,7 @@ impl Lane {
         let posted = unsafe { pair.post(&mut self.list) };
         self.list.clear();
         if posted.is_err() {
-            // The queue has room, so the connection must be broken.
+            // The queue has room, so the connection counts as broken.
             self.fail(common, now());
         }
         strict_check!(self, common);
@@ -466,8 +469,8 @@ impl Lane {
         }
     }
 
-    /// Handles the completion of a batch's last request. All earlier batches of the connection are
-    /// complete too.
+    /// Handles a completion. With success it is that of a batch's last request, and all earlier
+    /// batches of the connection are complete too. Without success the connection has failed.
     #[inline]
     pub(crate) fn completed(
         &mut self,
@@ -517,7 +520,8 @@ impl Lane {
         self.ask(common, now, now + common.shared.config.connect_timeout);
     }
 
-    /// Ends everything on this send queue, because the peer has left or died.
+    /// Ends everything on this send queue, because the peer has left or died, or the device has
+    /// failed.
     pub(crate) fn mark_left(&mut self, common: &mut Common) {
         if matches!(self.state, State::Gone) {
             return;

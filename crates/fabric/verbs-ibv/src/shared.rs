@@ -115,7 +115,8 @@ impl Shared {
             && self.peers.epoch(peer) == Some(epoch)
         {
             let bytes = Note::Close { from, pair }.to_bytes();
-            // If this note is lost, the unused pair stays until the peer's process ends.
+            // If this note is lost, the unused pair stays until the peer's process ends, or fences
+            // this node.
             courier.carry(peer, epoch, bytes, self.config.connect_timeout, Box::new(drop));
         }
     }

@@ -6,7 +6,7 @@ use latchwork_runtime::Notifier;
 
 /// Wakes the worker of an endpoint.
 pub(crate) struct Wake {
-    // Set before the worker is notified; cleared by the worker's next poll.
+    // Set before the worker is notified; cleared by the worker's next poll with batches in flight.
     pub(crate) fired: AtomicBool,
     pub(crate) notifier: Option<Notifier>,
 }

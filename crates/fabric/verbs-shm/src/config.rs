@@ -1,4 +1,4 @@
-//! [`Config`] and [`Place`]: the settings and the directory of a shared-memory fabric.
+//! [`ShmConfig`] and [`Place`]: the settings and the directory of a shared-memory fabric.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShmConfig {
     /// The largest number of messages in the inbox of one compute node, rounded up to a power of
-    /// two, with 128 bytes each. Further messages wait at their senders. In addition, each compute
-    /// node of another process may have as many messages waiting.
+    /// two, with 128 bytes each. Further messages wait at their senders. In addition, the ring of
+    /// each compute node of another process may hold as many messages.
     pub inbox_capacity: usize,
 }
 
@@ -35,8 +35,8 @@ pub enum HugePages {
     #[default]
     Never,
     /// A request to the operating system for huge pages. The request succeeds if the directory is
-    /// on a file system in memory that is mounted with `huge=advise`, or if `shmem_enabled` permits
-    /// it.
+    /// on a file system in memory that is mounted with `huge=advise`, or if `shmem_enabled` forces
+    /// huge pages.
     Advised,
     /// Memory in this directory, which is on a file system of huge pages (`hugetlbfs`). All
     /// processes use the same directory.
@@ -67,14 +67,15 @@ impl From<&str> for Place {
     }
 }
 
-/// The files that [`Fabric::clean`](crate::ShmFabric::clean) has removed.
+/// The files that [`ShmFabric::clean`](crate::ShmFabric::clean) has removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cleaned {
     /// The number of removed files, all of processes that had ended.
     pub files: u64,
     /// The bytes of these files.
     pub bytes: u64,
-    /// Files of other users, which stay: only their user can find out which processes live.
+    /// Files of other users, which stay: only their user can find out which processes live. (Root
+    /// also removes the files of other users whose processes have ended.)
     pub foreign: u64,
     /// The id of one of these users.
     pub foreign_user: Option<u32>,

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: collects batches, and executes them when the doorbell rings.
+//! [`ShmEndpoint`]: collects batches, and executes them when the doorbell rings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use crate::shared::Shared;
 
 /// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
 ///
-/// The thread that rings executes the batches, and the batches complete at its next poll. Only a
-/// message to a full inbox holds its batch back. Every ring and every poll tries such a batch
-/// again, from the request where the batch stopped.
+/// The thread that rings executes the batches, and the batches complete at its next poll. After a
+/// cut-off, a post executes the earlier batches. Only a message to a full inbox holds its batch
+/// back. Every ring and every poll tries such a batch again, from the request where the batch
+/// stopped.
 pub struct ShmEndpoint {
     routes: Routes,
     posted: Vec<Posted>,
@@ -27,8 +28,8 @@ pub struct ShmEndpoint {
     completed: VecDeque<Completion>,
 }
 
-/// The largest number of bytes that one hint prefetches for a WRITE. Half of the smallest
-/// first-level cache would displace too much other data.
+/// The largest number of bytes that one hint prefetches for a WRITE. More would displace too much
+/// other data from a small first-level cache.
 const EXPECTED_MAX: u32 = 4 << 10;
 
 struct Posted {
@@ -54,8 +55,8 @@ impl ShmEndpoint {
         }
     }
 
-    /// Whether a post now executes earlier batches: a node was cut off, and earlier batches may be
-    /// for that node.
+    /// Whether a post now executes earlier batches: a node was cut off or replaced, and earlier
+    /// batches may be for that node.
     #[inline]
     pub fn submits_at_post(&self) -> bool {
         self.routes.is_outdated()
@@ -129,8 +130,9 @@ impl ShmEndpoint {
         barriers.finish();
     }
 
-    /// After a cut-off: ends all batches in flight to nodes that were cut off, before other nodes
-    /// can take their ids.
+    /// After a cut-off: executes all posted batches, which ends the batches to nodes that were cut
+    /// off, before this endpoint looks up other nodes under their ids. (A batch to another node
+    /// with a full inbox stays pushed back.)
     #[cold]
     fn renew_routes(&mut self) {
         self.routes.leave_dead();

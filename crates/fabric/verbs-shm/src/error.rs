@@ -7,14 +7,14 @@ use std::time::Duration;
 use latchwork_verbs::{RegionError, SetupError};
 use thiserror::Error;
 
-/// Why nodes of several processes could not be connected.
+/// Why a call about nodes or processes of a fabric failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShmError {
     /// An error that every fabric may have.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The memory cannot be mapped.
+    /// The memory cannot be allocated or mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// The operating system refused something about a file.
@@ -41,14 +41,15 @@ pub enum ShmError {
         /// The user of this process.
         user: u32,
     },
-    /// The directory has less room than was requested. Nothing was allocated.
+    /// The directory, or the memory behind it, has less room than was requested. Nothing stays
+    /// allocated.
     #[error("{}: room for {free} bytes, and {bytes} are needed: enlarge it, or ask for less", path.display())]
     NoRoom {
         /// The directory.
         path: PathBuf,
         /// The bytes that were requested.
         bytes: u64,
-        /// The bytes that are free.
+        /// The bytes that were free before the request, as far as known.
         free: u64,
     },
     /// This system has no fabrics of several processes: they need Linux.
@@ -97,7 +98,7 @@ pub enum ShmError {
         /// The name of the node.
         node: String,
     },
-    /// No node of this name is known.
+    /// This process has no node of this name.
     #[error("{node} is not known: add it as a peer first")]
     Unknown {
         /// The name of the node.

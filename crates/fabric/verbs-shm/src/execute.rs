@@ -36,10 +36,10 @@ const ATOMICS_ARE_BARRIERS: bool =
 ///   readers read that memory. A reader that sees a byte of the next line also sees that the frame
 ///   was taken from the last line.
 ///
-/// The end of a ring is treated like a READ. After the completion, the WRITE or atomic must be
-/// visible to verbs that *other* threads execute later. Other nodes may learn of the completion
-/// with acquire order and then execute verbs. Those nodes need no memory fence but the acquire
-/// memory fence of every READ.
+/// The end of a ring, and of a poll that retries batches, is treated like a READ. After the
+/// completion, the WRITE or atomic must be visible to verbs that *other* threads execute later.
+/// Other nodes may learn of the completion with acquire order and then execute verbs. Those nodes
+/// need no memory fence but the acquire memory fence of every READ.
 ///
 /// Public for fabrics whose agents execute verbs in the same way, on behalf of other nodes.
 #[derive(Default)]
@@ -77,7 +77,8 @@ impl Barriers {
         old
     }
 
-    /// Must be called after the delivery of a message, which ends in a full memory fence.
+    /// Must be called after the delivery of a message. The delivery has executed a full memory
+    /// fence after the stores of the message.
     #[inline]
     pub fn after_delivery(&mut self) {
         self.pending = false;

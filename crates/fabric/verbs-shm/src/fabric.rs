@@ -1,4 +1,4 @@
-//! [`Fabric`]: the nodes of one process, and the peers that the process knows.
+//! [`ShmFabric`]: the nodes of one process, and the peers that the process knows.
 
 use std::sync::Arc;
 
@@ -44,11 +44,13 @@ impl ShmFabric {
     // ---- memory nodes ------------------------------------------------------------------------------
 
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
-    /// id. In one process the memory costs nothing until its first touch. In a directory all of the
-    /// memory is allocated at once.
+    /// id. In one process, large memory costs nothing until its first touch. In a directory all of
+    /// the memory is allocated at once.
     ///
     /// # Errors
-    /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`].
+    /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`]; in a
+    /// directory also [`SetupError::System`]. A node that another thread adds at the same time may
+    /// also lead to [`SetupError::System`].
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
         let id = {
             let memory = self.shared.memory.read();
@@ -77,8 +79,8 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Makes the operating system allocate all memory of all memory nodes now (see
-    /// [`Region::prefault`]).
+    /// Makes the operating system allocate all memory of all memory nodes that this process uses
+    /// now (see [`Region::prefault`]).
     pub fn prefault(&self) {
         let memory = self.shared.memory.read().clone();
         for memory in memory.values() {
@@ -101,7 +103,8 @@ impl ShmFabric {
     /// Adds a compute node, with an inbox and without regions.
     ///
     /// # Errors
-    /// [`SetupError::DuplicateNode`]; in a directory also errors of the operating system.
+    /// [`SetupError::DuplicateNode`]; in a directory also [`SetupError::NoRoom`] and other errors
+    /// of the operating system.
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
         let mut nodes = self.shared.nodes.write();
         if nodes.contains_key(&id) {
@@ -123,7 +126,7 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Makes the rings between a node of this process and a node of another process.
+    /// Makes or opens the rings between a node of this process and a node of another process.
     fn connect(
         &self,
         (own, mailbox): (ComputeNodeId, &Arc<Mailbox>),
@@ -135,7 +138,8 @@ impl ShmFabric {
         let (here, there) = ((directory.incarnation(), own), (elsewhere.incarnation, peer));
         let incoming = directory.ring(Ends { receiver: here, sender: there }, capacity)?;
         let outgoing = directory.ring(Ends { receiver: there, sender: here }, capacity)?;
-        // Before the peer, in its present life, can ring any parking spot.
+        // A peer sends only after both sides have added each other. So a bit that is set now is
+        // from an earlier life of the peer.
         across.page.forget(peer);
         across.lanes.add(peer, incoming);
         mailbox.wake_all();
@@ -154,7 +158,8 @@ impl ShmFabric {
     /// serves as well.
     ///
     /// # Errors
-    /// [`SetupError::Region`] and [`SetupError::NoRoom`].
+    /// [`SetupError::Region`] and [`SetupError::NoRoom`]; in a directory also
+    /// [`SetupError::System`].
     pub fn new_region(&self, bytes: usize) -> Result<Arc<Region>, SetupError> {
         match &self.shared.directory {
             None => Ok(Region::zeroed(bytes)?),
@@ -170,7 +175,8 @@ impl ShmFabric {
     /// other regions lead these peers to no memory.
     ///
     /// # Errors
-    /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
+    /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`]. A node in a directory can
+    /// have 128 regions from [`ShmFabric::new_region`].
     pub fn register(
         &self,
         node: ComputeNodeId,
@@ -205,11 +211,11 @@ impl ShmFabric {
 
     /// Cuts a compute node off. From now on verbs to the node, also verbs that were pushed back,
     /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). The
-    /// node's own verbs to other nodes are not affected.
+    /// node's own verbs on the memory of other nodes are not affected.
     ///
-    /// For a node in another process, its messages are no longer received, and its memory is
-    /// unmapped once all workers have noticed. The node's process can still write memory that it
-    /// has mapped. To prevent that, [stop](ShmFabric::stop) the process first.
+    /// A node of another process also loses its connection: its messages are no longer received,
+    /// and its memory is unmapped once all endpoints have noticed. The node's process can still
+    /// write memory that it has mapped. To prevent that, [stop](ShmFabric::stop) the process first.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -226,7 +232,7 @@ impl ShmFabric {
                 directory.remove_ring(Ends { receiver: ends[0], sender: ends[1] });
                 directory.remove_ring(Ends { receiver: ends[1], sender: ends[0] });
             }
-            // The workers have the node's memory mapped until they check.
+            // The endpoints have the node's memory mapped until the workers ring or post.
             mailbox.wake_all();
         }
         Ok(())

@@ -17,7 +17,8 @@ use crate::queue::Queue;
 mod interleavings;
 
 /// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
-/// passes on, so that a flood of messages does not keep a worker from its other work.
+/// passes on from senders of this process, and again from senders of other processes. A flood of
+/// messages does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 
@@ -38,10 +39,13 @@ const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 /// 1. The two memory fences have an order.
 /// 2. If the sender's memory fence is first, D sees A, and the worker does not park.
 /// 3. If the worker's memory fence is first, B sees C, or a later change of `active`.
-/// 4. If B then reads 0, the sender finds the worker in the list, because the worker entered the
-///    list before its memory fence.
-/// 5. If B then reads more than 0, the sender leaves the message to an active worker. That worker
-///    polls, or goes through C and D itself after B.
+/// 4. If B then reads 0, the sender locks the list and reads `active` again. A worker enters the
+///    list before C. A worker that leaves the list is counted active under the lock, or checks the
+///    inbox at the end of its subscription. So if the second read gives 0, too, the sender finds
+///    the worker or another parked worker in the list. Otherwise step 5 applies.
+/// 5. If B or the second read gives more than 0, the sender leaves the message to an active worker.
+///    That worker polls, goes through C and D itself after the read, or checks the inbox at the end
+///    of its subscription.
 ///
 /// (D does not see a message behind a message that another sender has not finished. The unfinished
 /// sender's own A and B are still to come.)
@@ -141,7 +145,7 @@ impl Mailbox {
 
     /// Delivers `message` and wakes a worker if no worker polls; false when the queue is full.
     ///
-    /// A delivery ends in a full memory fence.
+    /// A delivery executes a full memory fence after the message is in the queue.
     pub(crate) fn send(&self, message: &Message) -> bool {
         if !self.queue.push(message) {
             return false;
@@ -158,7 +162,7 @@ impl Mailbox {
         let woken = {
             let mut parked = self.parked.lock();
             // The second check, under the lock: another sender may just have counted a worker
-            // active.
+            // active, or a worker may have become active.
             if self.active.0.load(Ordering::Relaxed) != 0 {
                 return;
             }
@@ -199,8 +203,8 @@ impl ShmInbox {
     }
 
     /// Puts a message in, and wakes a worker if no worker polls; false when there is no room. A
-    /// delivery ends in a full memory fence. The receiver of the message sees everything that this
-    /// thread did before.
+    /// delivery executes a full memory fence after the message is in the queue. The receiver of the
+    /// message sees everything that this thread did before.
     pub fn deliver(&self, message: &Message) -> bool {
         self.mailbox.send(message)
     }
@@ -208,11 +212,11 @@ impl ShmInbox {
     /// Registers a worker that will poll this inbox, and that `notifier` can wake. The worker
     /// counts as active at once.
     ///
-    /// When there are senders in other processes, the worker's own thread must make this call. From
-    /// then on the thread sleeps on a parking spot where those senders can wake it. A thread has
-    /// one parking spot only. So of several subscriptions to such inboxes, only the first lets its
-    /// worker park. Subscriptions beyond 256 workers of a node do not let their workers park
-    /// either.
+    /// In a fabric in a directory, the worker's own thread must make this call. From then on the
+    /// thread sleeps on a parking spot where senders in other processes can wake it. A thread has
+    /// one parking spot only. So of several subscriptions to such inboxes at one time, only the
+    /// first lets its worker park. Subscriptions beyond 256 workers of a node do not let their
+    /// workers park either.
     pub fn subscribe(&self, notifier: Notifier) -> ShmSubscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);

@@ -22,20 +22,21 @@
 //! # Invariants
 //!
 //! - Regions and nodes are only ever added, except for nodes that are cut off. Each endpoint
-//!   notices a cut-off at its next post or ring. So an endpoint may keep nodes and regions without
-//!   locks.
+//!   notices a cut-off at its next post or ring at the latest. So an endpoint may keep nodes and
+//!   regions without locks.
 //! - READ and WRITE move relaxed 8-byte words. CAS and FAA are CPU atomics on the same words. So on
 //!   this fabric **CPU atomics and fabric atomics may be mixed** on one word.
 //! - The order inside a batch is program order. The memory fences that `execute` argues for make
 //!   that order visible to other threads.
-//! - A message wakes a parked worker only when no worker polls the inbox, and then always.
-//! - No verb allocates memory once the queues have grown.
+//! - A sender that finds no polling worker wakes a parked worker, and no wake is lost.
+//! - No verb allocates memory once the queues have grown and its target is known, except a verb
+//!   that meets a full inbox.
 //! - No process ever holds a lock, a claim or a count that another process would have to reset.
 //!
 //! The fabric survives full inboxes (a batch waits at its sender), nodes that are cut off
 //! ([`ShmFabric::disconnect`]), and processes that are killed at any instruction. The next start of
-//! any process removes the files of a killed process. Only messages from and to dead nodes are
-//! lost.
+//! any process of the same user in the same directory removes the files of a killed process. Of the
+//! messages, only those from and to nodes that are dead or cut off are lost.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! [`NodeName`]: a node of either kind; [`End`]: the result of stopping a process.
+//! [`ShmNodeName`]: a node of either kind; [`ProcessEnd`]: the result of stopping a process.
 
 use std::fmt;
 
@@ -27,6 +27,6 @@ impl fmt::Display for ShmNodeName {
 pub enum ProcessEnd {
     /// The process had already ended.
     WasGone,
-    /// The process was killed, and has ended.
+    /// The process was killed, or ended by itself just before the kill, and has ended.
     Killed,
 }

@@ -135,7 +135,7 @@ impl Memory {
         }
     }
 
-    /// Cuts the memory off: this process does not use the memory any more.
+    /// Cuts the memory off. Endpoints that have looked the memory up use it until they notice.
     pub(crate) fn leave(&mut self) {
         if let Memory::There(region) = self {
             *self = Memory::Gone { bytes: region.len() as u64 };

@@ -15,7 +15,8 @@ use latchwork_verbs::{ComputeNodeId, Message, Words};
 ///
 /// A sender owns position p from its successful compare-and-swap of `tail` to its store of `turn`.
 /// A receiver owns a position in the same way, with `head`. The owner of a position is the only
-/// user of the slot's words. Positions are 64 bits wide and never wrap.
+/// user of the slot's words except `turn`, which all read. Positions are 64 bits wide and never
+/// wrap in practice.
 ///
 /// Neither side ever waits for the other. A slot whose sender is between its two steps reads as
 /// "empty". A slot whose receiver is between its two steps reads as "full".
@@ -25,8 +26,9 @@ pub(crate) struct Queue {
     tail: Padded,
 }
 
-/// Words of a message that stand in the slot's first CPU cache line, with the turn. The rest of the
-/// slot crosses to the receiver only when the rest is not empty. Most messages take one cache line.
+/// Words of a message that stand in the slot's first CPU cache line, with the turn and the head. A
+/// message with zeros behind these words takes one cache line: the rest of the slot does not cross
+/// to the receiver.
 const FIRST: usize = 6;
 
 /// A bit in the head of a slot: the message has more words than fit the first cache line.
@@ -130,9 +132,9 @@ impl Queue {
                 Ok(_) => {
                     write_message(&slot.head, &slot.words, message);
                     slot.turn.store(position + 1, Ordering::Release);
-                    // The next message goes to that slot, and a receiver wrote the slot last. A
-                    // prefetch for reading, not for writing, because receivers read the word all
-                    // the time.
+                    // The next message goes to that slot, and a receiver usually wrote the slot
+                    // last. A prefetch for reading, not for writing, because receivers read the
+                    // word all the time.
                     Words::new(slice::from_ref(&self.slot(position + 1).turn)).prefetch(0..8);
                     return true;
                 }
@@ -172,8 +174,9 @@ impl Queue {
         }
     }
 
-    /// Whether the oldest position is *not* known to be empty. True may be wrong, false is not.
-    /// Gives no memory order: a caller that acts on the result has a memory fence.
+    /// Whether the oldest position may hold a message. After a full memory fence, false is certain
+    /// for messages that were complete before the fence. True may be wrong. The call itself gives
+    /// no memory order.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head.0.load(Ordering::Relaxed);
         self.slot(position).turn.load(Ordering::Relaxed) > position

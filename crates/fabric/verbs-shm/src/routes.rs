@@ -55,7 +55,8 @@ impl Destination<'_> {
         words(self.memory.expect("checked when posted"), remote, len)
     }
 
-    /// Delivers a message; false when there is no room. A delivery ends in a full memory fence.
+    /// Delivers a message; false when there is no room. A delivery executes a full memory fence
+    /// after the message is stored.
     #[inline]
     pub(crate) fn send(&self, message: &Message) -> bool {
         match self.way.expect("checked when posted") {
@@ -95,14 +96,16 @@ impl Routes {
         Routes { shared, own_id, own, version, local, memory, peers }
     }
 
-    /// Whether nodes may have been cut off or replaced since these routes were learned.
+    /// Whether nodes may have been cut off or replaced since the last check for that.
     #[inline]
     pub(crate) fn is_outdated(&self) -> bool {
         self.version != self.shared.changes()
     }
 
-    /// Drops the memory of nodes that were cut off, also of those that another node has replaced.
-    /// Batches that were posted for these nodes fail from now on. The caller executes these batches and then calls [`Routes::forget_gone`].
+    /// Drops the memory of memory nodes that were cut off, also of those that were replaced, and the
+    /// regions of compute nodes that were cut off. Batches that were posted for these nodes fail
+    /// from now on. The caller executes the posted batches and then calls
+    /// [`Routes::forget_dead`].
     pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
@@ -117,7 +120,7 @@ impl Routes {
         }
     }
 
-    /// Forgets nodes that were cut off, so that the next lookup finds their replacements.
+    /// Forgets compute nodes that were cut off, so that the next lookup finds their replacements.
     pub(crate) fn forget_dead(&mut self) {
         for known in &mut self.peers {
             if known.as_ref().is_some_and(|peer| peer.node.is_disconnected()) {
@@ -223,7 +226,7 @@ impl Routes {
             WorkRequest::CompareSwap { remote, .. } | WorkRequest::FetchAdd { remote, .. } => {
                 prefetch_write(to.words(remote, 8));
             }
-            // Without the destination: if the READ is left out, another node will write there.
+            // Without the destination: if the READ is left out, another node may write there.
             WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
                 let len = local.len.min(AHEAD_MAX);
                 Words::new(to.words(remote, len)).prefetch(0..len as usize);

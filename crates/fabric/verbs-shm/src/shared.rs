@@ -18,13 +18,13 @@ pub(crate) struct Shared {
     /// The directory that this process shares with other processes, if any.
     pub(crate) directory: Option<Directory>,
     changes: Changes,
-    /// Compute nodes of other processes that are or were known, with the incarnations of their
-    /// processes.
+    /// Compute nodes of other processes that were ever added, also without success, with the
+    /// incarnations of their processes.
     #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
     met: Mutex<BTreeSet<(u64, ComputeNodeId)>>,
 }
 
-/// On a CPU cache line of its own, because all endpoints read it all the time.
+/// On a CPU cache line of its own, because all endpoints read it on every post and ring.
 #[repr(align(128))]
 struct Changes(AtomicU64);
 
@@ -35,8 +35,8 @@ impl Shared {
         Shared { config, memory, nodes, directory, changes, met: Mutex::default() }
     }
 
-    /// Records that a node of another process becomes known; false if this start of it was known
-    /// before.
+    /// Records that a node of another process is being added; false if this start of the node was
+    /// recorded before.
     #[cfg(all(target_os = "linux", not(loom)))]
     pub(crate) fn meet(&self, node: (u64, ComputeNodeId)) -> bool {
         self.met.lock().insert(node)
@@ -50,8 +50,9 @@ impl Shared {
         self.nodes.read().get(&node).cloned()
     }
 
-    /// The number of changes: each cut-off of a node and each replacement counts one. Endpoints
-    /// compare the number on every post and ring.
+    /// The number of changes: each cut-off of a memory node or of a compute node of another
+    /// process, and each replacement of such a node. Endpoints compare the number on every post and
+    /// ring.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         // Relaxed: an endpoint that sees a change then reads the nodes under a lock.

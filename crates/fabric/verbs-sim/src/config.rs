@@ -22,7 +22,7 @@ pub struct SimConfig {
     pub inbox_capacity: usize,
     /// Time after which a message that met a full inbox tries again.
     pub inbox_retry: Duration,
-    /// The faults that happen by chance; [`Fabric::set_faults`](crate::SimFabric::set_faults)
+    /// The faults that happen by chance; [`SimFabric::set_faults`](crate::SimFabric::set_faults)
     /// changes them later.
     pub faults: Faults,
     /// READs and WRITEs copy only this many of their first bytes, and take the time of all bytes.
@@ -41,7 +41,7 @@ pub struct SimConfig {
 /// The source of all times.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Timing {
-    /// Times that the seed draws, with every reordering that the contract permits: for finding
+    /// Times that the seed draws, with the reorderings that the contract permits: for finding
     /// races.
     Drawn(Drawn),
     /// The times of this kind of NIC: for measurements.

@@ -1,7 +1,7 @@
 //! [`Drawn`]: delays that the seed draws, and the permitted reorderings.
 //!
-//! Every request is one or more events. So requests without an order in the contract happen in any
-//! order.
+//! Every request is one or more events. So requests without an order in the contract can happen in
+//! any order.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub struct Drawn {
     pub pieces_max: usize,
     /// Whether batches may overtake each other. With true, each batch goes its own way, as over
     /// several queue pairs. With false, the batches of one endpoint to one target use one queue
-    /// pair, and [`Kind::before`](latchwork_verbs::WorkRequestKind::before) also holds between
-    /// them. The code above must not rely on more than true gives.
+    /// pair, and [`WorkRequestKind::before`](latchwork_verbs::WorkRequestKind::before) also holds
+    /// between them. The code above must not rely on more than true gives.
     pub reorder_batches: bool,
 }
 
@@ -49,8 +49,8 @@ impl Default for Drawn {
 }
 
 impl Drawn {
-    /// A network with delays that differ by a factor of a hundred, so that rare reorderings happen
-    /// all the time.
+    /// A network with delays that differ by a factor of fifty and more, so that rare reorderings
+    /// happen often.
     pub fn rough() -> Self {
         Drawn {
             one_way: Duration::from_nanos(100)..=Duration::from_micros(5),

@@ -1,4 +1,4 @@
-//! The [`Endpoint`] of a simulated world.
+//! [`SimEndpoint`]: the endpoint of a simulated world.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -109,7 +109,7 @@ impl SimFabric {
     }
 
     /// A new endpoint for one worker of `node`. Completions wake the worker through the executor of
-    /// `handle`. The clock of that executor pays for posting and polling.
+    /// `handle`. With the times of a NIC, the clock of that executor pays for posting and polling.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -131,7 +131,9 @@ impl SimFabric {
     }
 
     /// Disconnects a compute node: a request to the node that has not begun fails its batch with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Verbs that the node
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). With
+    /// [`SimConfig::tells_unsent`], a later batch may fail with
+    /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that the node
     /// posts to others are not affected.
     ///
     /// # Errors
@@ -152,8 +154,8 @@ impl SimFabric {
         self.disconnect(node)
     }
 
-    /// Loses a memory node: a request to the node that has not begun fails its batch with
-    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
+    /// Loses a memory node: a request to the node that has not begun fails its batch, as after
+    /// [`disconnect`](SimFabric::disconnect).
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -164,8 +166,10 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Multiplies by `times` the time of everything that the node's NIC does, and of the ways from
-    /// and to the node. The usual speed is 1. The caller slows the workers of the node down.
+    /// Multiplies by `times` the delays of the ways from and to the node. With the times of a NIC,
+    /// all times of a batch from or to the node are multiplied, except the jitter. Of two slow ends
+    /// of a batch the slower one counts. The usual speed is 1, and 0 counts as 1. The caller slows
+    /// the workers of the node down.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -174,7 +178,7 @@ impl SimFabric {
         Ok(())
     }
 
-    /// The number of requests that have taken effect.
+    /// The number of requests that have taken effect, wholly or in part. A lost message counts.
     pub fn verbs(&self) -> u64 {
         self.world.verbs.get()
     }
@@ -199,7 +203,8 @@ impl SimFabric {
     /// holds it. Gates are for tests that force a race: to the code above, a gate looks like a slow
     /// network.
     ///
-    /// The fabric calls the rule once per leg of each batch, in the order of events, also when an
+    /// The fabric calls the rule at most once per leg of each batch (at
+    /// [`Leg::Inbox`](crate::Leg::Inbox) once per message), in the order of events, also when an
     /// earlier gate has picked the batch. So a rule that always returns false can serve as a log.
     /// The rule must not call the fabric.
     pub fn gate(&self, rule: impl FnMut(&Passing<'_>) -> bool + 'static) -> Gate {

@@ -6,12 +6,12 @@ use latchwork_simulation::Kernel;
 
 use crate::drawn::draw_up_to;
 
-/// The faults that happen by chance. Each has a rate: N means one in N, and 0 means never. The seed
-/// draws them.
+/// The faults that happen by chance. A rate N means one in N on average, and 0 means never. The
+/// seed draws the faults.
 ///
-/// Faults of whole nodes are calls: [`Fabric::kill`](crate::SimFabric::kill),
-/// [`Fabric::lose_memory_node`](crate::SimFabric::lose_memory_node),
-/// [`Fabric::slow_down`](crate::SimFabric::slow_down).
+/// Faults of whole nodes are calls: [`SimFabric::kill`](crate::SimFabric::kill),
+/// [`SimFabric::lose_memory_node`](crate::SimFabric::lose_memory_node),
+/// [`SimFabric::slow_down`](crate::SimFabric::slow_down).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// Batches that take up to [`delay`](Faults::delay) longer on their way to the target.
@@ -80,8 +80,9 @@ pub struct FaultCounts {
     pub lost: u64,
     /// Messages duplicated.
     pub repeated: u64,
-    /// Failed batches of which all requests took effect.
+    /// Failed batches with a cut behind their last request.
     pub failed_applied: u64,
-    /// Failed batches of which some or all requests never took effect.
+    /// Failed batches with a cut before one of their requests, which took effect in part or not at
+    /// all.
     pub failed_unapplied: u64,
 }

@@ -1,4 +1,4 @@
-//! Fenced and given-up nodes: the end of batches to such a node, and of batches from it.
+//! Fenced and forgotten nodes: the end of batches to such a node, and of batches from it.
 //!
 //! ```text
 //!   call about a node D      batch                                   its end
@@ -10,8 +10,9 @@
 //!                            has had a Disconnected batch            (only if tells_unsent)
 //! ```
 //!
-//! Each node learns of a death at its own time, so each call is about one pair of nodes. Some
-//! fabrics can report that a batch was never sent, others cannot:
+//! A lost memory node is like a disconnected node here. Each node learns of a death at its own
+//! time, so each call of the first two is about one pair of nodes. Some fabrics can report that a
+//! batch was never sent, others cannot:
 //! [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent).
 
 use std::rc::Rc;
@@ -57,8 +58,8 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Makes compute node `of` give up the node `gone`. Batches of `of` in flight to `gone` go no
-    /// further, and later batches are not sent.
+    /// Makes compute node `of` forget the node `gone`. Requests of `of` to `gone` that have not
+    /// begun never begin, and later batches are not sent.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -108,7 +109,7 @@ impl World {
     }
 
     /// Abandons the batches of a dropped endpoint. Submitted batches go on with the bytes that they
-    /// have, and local buffers are not touched.
+    /// have, and local buffers are not touched any more.
     pub(crate) fn abandon(&self, completions: &Rc<Completions>) {
         // While an event borrows the flights, nothing is done. A drop inside an event can only be
         // the unwinding of a panic.

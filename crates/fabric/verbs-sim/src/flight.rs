@@ -193,7 +193,7 @@ impl Flight {
         if self.lane.there.host.gone.get() {
             return self.lose_target();
         }
-        // A fenced poster, and a poster that has given up the target, get the same error as for a
+        // A fenced poster, and a poster that has forgotten the target, get the same error as for a
         // lost target.
         if self.lane.there.host.keeps_out(self.lane.own.id) || self.lane.is_given_up() {
             return self.lose_target();

@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use crate::passing::{GateCore, Held, Leg, Passing, Rule, What};
 use crate::world::World;
 
-/// Holds the batches that its rule picks; see [`Fabric::gate`](crate::SimFabric::gate). Dropping
+/// Holds the batches that its rule picks; see [`SimFabric::gate`](crate::SimFabric::gate). Dropping
 /// the gate releases all held batches and ends the rule.
 pub struct Gate {
     core: Rc<GateCore>,
@@ -44,7 +44,8 @@ impl Gate {
         }
     }
 
-    /// Releases the oldest held batch at once. False when the gate holds none.
+    /// Releases the oldest held batch at once. False when the gate holds none, or when the fabric
+    /// is gone.
     pub fn release(&self) -> bool {
         self.release_if(|_| true)
     }

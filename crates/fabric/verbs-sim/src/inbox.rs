@@ -16,8 +16,8 @@ const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 /// The messages of one compute node, and the workers that poll for them.
 ///
 /// Idle workers of a world make no events, so no worker polls regularly. Therefore every message
-/// notifies one of the parked subscribers; the seed picks it. When no subscriber is parked, all are
-/// running, and each polls before it parks.
+/// notifies one of the parked subscribers; the seed picks it. When no subscriber is parked, each is
+/// awake or about to wake, and each checks the inbox before it parks.
 pub(crate) struct Mailbox {
     kernel: Kernel,
     capacity: usize,

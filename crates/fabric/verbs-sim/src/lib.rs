@@ -1,4 +1,4 @@
-//! The simulated fabric: verbs with delays and every reordering that a reliable connection permits.
+//! The simulated fabric: verbs with delays and the reorderings that the contract permits.
 //!
 //! This crate is the fabric of a deterministic world. All random numbers come from the kernel of
 //! the world, so one seed gives one run.
@@ -14,26 +14,28 @@
 //!
 //! # Freedoms
 //!
-//! With the default [`SimConfig`] all of these happen, and the code above must survive them:
+//! With the default [`SimConfig`] all of these can happen, and the code above must survive them:
 //!
-//! - A request begins as soon as [`Kind::before`](latchwork_verbs::WorkRequestKind::before)
-//!   permits. Requests of one batch without an order between them overtake each other.
+//! - A request begins as soon as
+//!   [`WorkRequestKind::before`](latchwork_verbs::WorkRequestKind::before) permits. Requests of one
+//!   batch without an order between them overtake each other.
 //! - A READ or WRITE is cut at random words, and its pieces are placed at random times.
 //! - Batches overtake each other, also batches of one endpoint to one target. A few overtake by a
 //!   long time.
 //! - A completion comes long after the effects, and completions overtake each other.
-//! - A message wakes any one worker of the node.
+//! - A message wakes any one parked worker of the node.
 //!
 //! A test that needs one certain order holds batches back with [`SimFabric::gate`].
 //!
-//! With the times of a NIC ([`Timing::Nic`]) nothing is torn, and batches overtake each other only
-//! across queue pairs. This timing is for measurements.
+//! With the times of a NIC ([`Timing::Nic`]) nothing is torn. Batches overtake each other only
+//! across queue pairs, and where a full inbox or a gate holds a batch. This timing is for
+//! measurements.
 //!
 //! # Faults
 //!
 //! [`Faults`] happen by chance: delayed batches, lost or duplicated messages, batches that a
 //! failing connection cuts off. Other faults are calls: compute nodes are disconnected, killed or
-//! slowed down, and memory nodes are lost. One node can give up another node
+//! slowed down, and memory nodes are lost. One node can forget another node
 //! ([`SimFabric::remove_peer`]) or fence it ([`SimFabric::keep_out`]).
 //!
 //! # Example

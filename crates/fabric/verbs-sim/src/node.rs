@@ -13,7 +13,7 @@ use crate::nic::NicQueues;
 pub(crate) struct Host {
     /// Whether requests to the node that have not begun fail.
     pub(crate) gone: Cell<bool>,
-    /// The factor by which everything at this node is slower.
+    /// The factor of [`SimFabric::slow_down`](crate::SimFabric::slow_down).
     pub(crate) slowness: Cell<u32>,
     pub(crate) nic: NicQueues,
     /// The fenced compute nodes, one bit for each: no request of them begins here.
@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub(crate) regions: RefCell<Vec<Arc<Region>>>,
     /// Whether the node was killed: its own requests that have not begun never begin.
     pub(crate) dead: Cell<bool>,
-    /// The compute nodes that this node has given up, one bit for each.
+    /// The compute nodes that this node has forgotten, one bit for each.
     pub(crate) removed: Cell<u64>,
 }
 

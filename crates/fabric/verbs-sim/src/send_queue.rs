@@ -1,4 +1,4 @@
-//! [`Lane`]: the send queue of one endpoint to one target, and its limit of batches in flight.
+//! [`Lane`]: the send queue of one endpoint to one target, and its limits of requests in flight.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(crate) struct Lane {
     pub(crate) flights: RefCell<VecDeque<u32>>,
     pub(crate) last_arrival: Cell<Time>,
     pub(crate) queue_pairs: QueuePairs,
-    /// Whether a batch has failed with `Disconnected` because the target is lost.
+    /// Whether a batch has failed with `Disconnected`.
     pub(crate) lost: Cell<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Lane {
         }
     }
 
-    /// Whether the posting node has given up the target.
+    /// Whether the posting node has forgotten the target.
     pub(crate) fn is_given_up(&self) -> bool {
         self.there.node.as_ref().is_some_and(|there| self.own.removed.get() & bit(there.id) != 0)
     }
@@ -120,8 +120,8 @@ impl Lane {
 #[derive(Default)]
 pub(crate) struct Lanes {
     memory: Vec<Option<Rc<Lane>>>,
-    /// The send queues to each compute node with the keys of their regions. A node nearly always
-    /// has only one.
+    /// The send queues to each compute node with the keys of their regions. A node usually has only
+    /// one.
     compute: Vec<Vec<(u16, Rc<Lane>)>>,
 }
 

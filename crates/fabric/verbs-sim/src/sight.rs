@@ -28,7 +28,7 @@ pub struct Sight<'a> {
 /// A step of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchStep<'a> {
-    /// The NIC takes the batch.
+    /// The endpoint hands the batch to the network, or the batch ends because it cannot be sent.
     Posted,
     /// An atomic has taken effect.
     Struck {

@@ -127,7 +127,7 @@ impl World {
         self.kernel.schedule(at, actor, event.payload(key));
     }
 
-    /// A request has taken effect.
+    /// A request has taken effect, wholly or in part.
     pub(crate) fn took_effect(&self, key: u32, request: usize) {
         self.verbs.set(self.verbs.get() + 1);
         strict_assert!(self.verbs.get() > 0, "the count of verbs wraps");
@@ -188,7 +188,7 @@ impl World {
         self.schedule(Duration::ZERO, key, next);
     }
 
-    /// Sends a batch at the time `from` of its worker's clock.
+    /// Sends a batch. With the times of a NIC, `from` is the time of its worker's clock.
     pub(crate) fn submit(&self, flight: Box<Flight>, from: Time) {
         let mut flight = match self.send_or_end(flight) {
             Ok(flight) => flight,

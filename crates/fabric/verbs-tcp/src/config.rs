@@ -1,4 +1,4 @@
-//! [`Config`]: the settings of a process in a fabric of sockets.
+//! [`TcpConfig`]: the settings of a process in a fabric of sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub struct AgentLimits {
     pub connections: usize,
     /// Limit of connections of unauthenticated clients. Further ones are refused as busy.
     pub strangers: usize,
-    /// Time limit for a connection to prove its identity.
+    /// Time limit for a connection to prove its identity. With TLS, the handshake before the
+    /// greetings has the same limit again.
     pub greeting_time: Duration,
     /// Time limit for a peer to read the bytes sent to it. Then its connection is closed.
     pub write_time: Duration,

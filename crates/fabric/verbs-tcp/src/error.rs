@@ -37,8 +37,8 @@ impl fmt::Display for TlsText {
     }
 }
 
-/// The reason why a fabric cannot be made or extended, or why a peer cannot be reached. Each text
-/// says what the user should do.
+/// The reason why a fabric cannot be made or extended, or why a peer cannot be reached. Many texts
+/// say what the user should do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TcpError {
     /// A secret that is too short.
@@ -86,7 +86,7 @@ pub enum TcpError {
         /// The error of the operating system.
         why: String,
     },
-    /// A process accepts connections at the address, but does not complete the greetings.
+    /// No process at the address has accepted the connection and completed the greetings in time.
     #[error(
         "{addr} did not complete the greetings within {limit:?}; is that the address of {node}?"
     )]

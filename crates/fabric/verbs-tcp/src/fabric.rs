@@ -1,4 +1,4 @@
-//! [`Fabric`]: the nodes of this process, and the peers that the process knows.
+//! [`TcpFabric`]: the nodes of this process, and the peers that the process knows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl TcpFabric {
     /// port. Returns the address at which the agent listens.
     ///
     /// # Errors
-    /// [`TcpError::KnownPeer`] and [`TcpError::Listen`].
+    /// [`TcpError::KnownPeer`], [`TcpError::NoRandom`] and [`TcpError::Listen`].
     pub fn serve_memory(
         &self,
         id: MemoryNodeId,
@@ -67,7 +67,7 @@ impl TcpFabric {
     /// at which the agent listens.
     ///
     /// # Errors
-    /// [`SetupError::DuplicateNode`] and [`TcpError::Listen`].
+    /// [`SetupError::DuplicateNode`], [`TcpError::NoRandom`] and [`TcpError::Listen`].
     pub fn serve_compute(
         &self,
         id: ComputeNodeId,
@@ -194,16 +194,17 @@ impl TcpFabric {
         Ok(())
     }
 
-    /// Removes a dead node of another process, so that another start of the node can be added.
-    /// Verbs of this process to the old node complete as after [`TcpFabric::disconnect`]. False
-    /// when no such node is known.
+    /// Removes a dead node of another process, so that another start of the node can be added. All
+    /// verbs of this process to the old node that have no reply end with an error, also those that
+    /// were sent before. False when no such node is known, or the node is in this process.
     pub fn remove_peer(&self, node: TcpNode) -> bool {
         self.inner.peers.remove(node)
     }
 
     /// Fences `node`: from now on the nodes of this process refuse it with epochs below `epoch`.
-    /// True: no verb of the fenced node is executed here any more. False: its connections did not
-    /// stop within `patience`.
+    /// True: no verb of these epochs is executed here any more. False: the connections did not stop
+    /// within `patience`. Then some nodes of this process may begin to refuse the fenced node only
+    /// later.
     pub fn fence(&self, node: TcpNode, epoch: u64, patience: Duration) -> bool {
         let hosted = self.inner.hosted.lock().clone();
         let (sender, receiver) = channel();

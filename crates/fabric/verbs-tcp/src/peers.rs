@@ -135,7 +135,7 @@ impl Peers {
             strict_assert!(!peers.contains_key(&node), "a removed node is still known");
         }
         // The counter changes after the removal. A thread that sees the new number looks the node
-        // up under the lock, and does not find it.
+        // up under the lock, and does not find the removed peer.
         self.removals.fetch_add(1, Ordering::Release);
         true
     }

@@ -59,6 +59,9 @@ impl GlobalAddr {
         assert!(Self::OFFSET_BITS + u16::BITS == 64, "an address is a node and an offset");
 
     /// The address of byte `offset` (below 2^48) on `node`.
+    ///
+    /// # Panics
+    /// When the offset is 2^48 or more.
     pub const fn new(node: MemoryNodeId, offset: u64) -> Self {
         assert!(offset < 1 << Self::OFFSET_BITS, "offset needs more than 48 bits");
         GlobalAddr((node.0 as u64) << Self::OFFSET_BITS | offset)
@@ -106,7 +109,7 @@ impl fmt::Display for GlobalAddr {
     }
 }
 
-/// A region that a compute node registered with its fabric; indexes start at 0 per node.
+/// A region that a compute node registered with its fabric; keys count from 0 per node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u16);
 

@@ -1,5 +1,5 @@
 //! The atomics that shared words are made of. Under a model checker they are the checker's own, so
-//! that the checker sees everything that optimistic readers see.
+//! that the checker explores the orders of their accesses.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! [`Words`] as byte strings, at any offset and of any length.
 //!
 //! A byte string is the end of a word, then whole words, then the start of a word. Each of the
-//! three parts may be missing. Whole words are copied at memory speed. No loop over bytes copies
-//! the other two parts.
+//! three parts may be missing. A string inside one word is a part of that word. Whole words are
+//! copied at memory speed. No loop over bytes copies the other parts.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -62,7 +62,7 @@ impl Words<'_> {
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
         let (first, within) = (offset / WORD, offset % WORD);
         if let (0, Ok(word)) = (within, from.try_into()) {
-            // The most frequent case: one aligned word.
+            // A fast path for one aligned word.
             self.set_word(first, u64::from_le_bytes(word));
             return;
         }
@@ -148,7 +148,7 @@ impl Words<'_> {
         tail.is_empty() || (here(word) ^ load_part(tail)) << (64 - 8 * tail.len()) == 0
     }
 
-    // A load and a store instead of a read-modify-write: only the exclusive holder writes, as in
+    // A load and a store instead of a read-modify-write: the caller is the only writer, as in
     // `Words::set_bits`.
     #[inline]
     fn set_part(&self, word: usize, within: usize, part: &[u8]) {

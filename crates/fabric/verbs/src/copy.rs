@@ -71,8 +71,9 @@ unsafe fn move_string(_: *const u8, _: *mut u8, _: usize) {
 /// `ascending`, for a move to the front, the first words come first, otherwise the last words. Each
 /// word is loaded once and stored once, relaxed.
 ///
-/// The string instruction does not help here. A descending copy, and an ascending copy onto itself,
-/// go word by word. Steps of eight words cost little more than one load and one store per word.
+/// The string instruction does not help here: the processor executes it word by word when it
+/// descends, and when it ascends onto its own source. Steps of eight words cost little more than
+/// one load and one store per word.
 #[inline]
 pub(crate) fn shift_words(from: &[AtomicU64], to: &[AtomicU64], ascending: bool) {
     assert_eq!(from.len(), to.len(), "copy between views of different lengths");
@@ -115,8 +116,8 @@ fn shift_steps_down<'a, const N: usize>(
     (from_rest, to_rest)
 }
 
-/// Copies one step. The step is wholly loaded before any store, because the ranges may overlap by
-/// less than a step.
+/// Copies one step. The step is wholly loaded before any store, because the distance between the
+/// two ranges may be less than a step.
 #[inline]
 fn shift_step<const N: usize>(from: &[AtomicU64; N], to: &[AtomicU64; N]) {
     let loaded = from.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -178,7 +179,8 @@ pub(crate) fn append_words(from: &[AtomicU64], to: &mut Vec<u8>) {
     unsafe { to.set_len(to.len() + bytes) }
 }
 
-/// Prefetches the CPU cache lines of `words`.
+/// Prefetches the CPU cache lines of `words`. If the first word is inside a cache line, the last
+/// cache line may be left out.
 #[inline]
 pub(crate) fn prefetch_words(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
@@ -215,8 +217,9 @@ pub fn prefetch<T>(place: &T) {
     let _ = place;
 }
 
-/// Prefetches the CPU cache lines of `words` for writing. The prefetch takes the lines from other
-/// cores, so use it only for lines that this core will certainly write soon.
+/// Prefetches the CPU cache lines of `words` for writing. If the first word is inside a cache line,
+/// the last cache line may be left out. The prefetch takes the lines from other cores, so use it
+/// only for lines that this core will certainly write soon.
 #[inline]
 pub fn prefetch_write(words: &[AtomicU64]) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]

@@ -10,17 +10,19 @@ use crate::request::{Completion, Message, WorkRequest, WorkRequestKind};
 /// One worker's connection to every node.
 ///
 /// Dropping an endpoint abandons the endpoint's batches. Batches that were not submitted never take
-/// effect. Completions that were not polled are lost. Verbs in flight still take effect.
+/// effect. Completions that were not polled are lost. A submitted batch still takes effect, unless
+/// its target or its connection fails or is too slow.
 pub trait Endpoint {
     /// Accepts a batch for `target`; the completion of the batch carries `token`.
     ///
-    /// The batch waits in the endpoint's software queue until [`ring`](Endpoint::ring). While the
-    /// fabric's own queues are full, the batch keeps waiting there after the ring. Posting never
-    /// fails for lack of room. The local buffers belong to the fabric until the completion is
-    /// polled.
+    /// The batch waits in the endpoint's software queue until [`ring`](Endpoint::ring). After a
+    /// change of the nodes, a fabric may also submit the batch in a later post. While the fabric's
+    /// own queues are full, the batch keeps waiting after the ring. Posting never fails for lack of
+    /// room. The local buffers belong to the fabric until the completion is polled.
     ///
     /// # Errors
-    /// Any error in the batch itself. A refused batch has no effect and no completion.
+    /// Any error in the batch itself, also a target that does not exist. A refused batch has no
+    /// effect and no completion.
     fn post(
         &mut self,
         target: Target,
@@ -29,22 +31,22 @@ pub trait Endpoint {
     ) -> Result<(), VerbError>;
 
     /// Announces that a WRITE of `len` bytes to this address is likely to be posted soon. A hint
-    /// without effect on results: a fabric that copies with the poster's CPU prefetches the memory
-    /// meanwhile.
+    /// without effect on results: a fabric that copies with the poster's CPU prefetches the memory.
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         let _ = (target, remote, len);
     }
 
-    /// Submits the posted batches. A worker rings once per sweep.
+    /// Submits the posted batches, as far as the fabric's queues have room. A worker rings once per
+    /// sweep.
     fn ring(&mut self);
 
     /// Passes the completions that have arrived to `sink`, in any order, and submits batches that
     /// had been pushed back. Returns true when at least one completion arrived.
     ///
-    /// After the completion of a READ, the data is in the local buffer. After the completion of a
-    /// WRITE, the data is visible to every later verb of any node. The target's CPU need not see
-    /// the data yet. To notify that CPU, the same batch sends a message, or writes a sequence word,
-    /// after the data.
+    /// After the successful completion of a READ, the data is in the local buffer. After the
+    /// successful completion of a WRITE, the data is visible to every later verb of any node. The
+    /// target's CPU need not see the data yet. To notify that CPU, the same batch sends a message,
+    /// or writes a sequence word, after the data.
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool;
 
     /// The number of accepted batches whose completions have not been polled.
@@ -74,24 +76,25 @@ pub trait Inbox {
     fn receive(&self, sink: &mut dyn FnMut(Message)) -> bool;
 }
 
-/// A worker's promise to poll an inbox. A new subscription is active; a worker that stops drops it.
+/// A worker's promise to poll an inbox. A new subscription is active. A worker that stops drops its
+/// subscription.
 ///
-/// A sender wakes no worker while some subscriber is active. No message is left waiting: an active
-/// subscriber polls or parks, and parking checks the inbox once more.
+/// A sender that finds an active subscriber wakes no worker. No message is left waiting: an active
+/// subscriber polls, parks or is dropped, and parking and dropping check the inbox once more.
 pub trait Subscription {
     /// Requests to stop polling until the notifier fires.
     ///
-    /// Returns false when a message waits: the worker stays active and must poll. Returns true when
-    /// the worker may park. After a park the worker must call [`unparked`](Subscription::unparked)
-    /// before the next poll.
+    /// Returns false when a message may wait, or when no message could wake the worker. The worker
+    /// then stays active and must poll. Returns true when the worker may park. After a park the
+    /// worker must call [`unparked`](Subscription::unparked) before the next poll.
     fn park(&self) -> bool;
 
     /// Makes the worker active again after a park, whatever the cause of the wake.
     fn unparked(&self);
 }
 
-/// Checks the sizes, the alignment and the bounds of a batch. Every backend calls this function
-/// first in [`Endpoint::post`].
+/// Checks the sizes, the alignment and the bounds of a batch. Every backend calls this function in
+/// [`Endpoint::post`], before any request of the batch takes effect.
 ///
 /// `remote_len` is the length in bytes of the target's memory, if the target has memory.
 /// `local_len` gives the length in bytes of a registered region of the posting node.

@@ -75,8 +75,8 @@ pub enum VerbError {
         /// The target.
         target: Target,
     },
-    /// The connection failed under the batch, and works again now. The requests of the batch took
-    /// effect up to some point: all of them, a part, or none. The requests after that point never
+    /// The connection failed under the batch, and new batches can be sent. The requests of the
+    /// batch took effect wholly, in part or not at all. The requests without an effect so far never
     /// take effect.
     #[error("the connection to {target:?} failed: whether the batch took effect is unknown")]
     Ambiguous {
@@ -133,7 +133,7 @@ pub enum SetupError {
     /// All 65536 memory node ids are taken.
     #[error("the fabric has as many memory nodes as there are ids")]
     TooManyMemoryNodes,
-    /// All 65536 region keys of the node are taken.
+    /// The node has no free region key, or the fabric cannot publish more regions of the node.
     #[error("compute node {} has as many regions as there are keys", .0.get())]
     TooManyRegions(ComputeNodeId),
     /// The memory could not be allocated.
@@ -162,7 +162,7 @@ pub enum SetupError {
     },
 }
 
-/// Advice for the user about some errors of the operating system.
+/// Advice for the user about an error of the operating system; empty for most errors.
 fn hint(errno: i32) -> &'static str {
     #[cfg(target_os = "linux")]
     if errno == libc::ENOMEM {

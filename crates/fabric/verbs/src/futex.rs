@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::region::Region;
 
 impl Region {
-    /// Blocks the thread while the low half of the word with index `word` is `value`. A call of
-    /// [`wake_sleepers`](Region::wake_sleepers) or the end of `timeout` ends the sleep. The sleep
-    /// may also end for no reason.
+    /// Blocks the thread if the low half of the word with index `word` is `value` at the call. A
+    /// call of [`wake_sleepers`](Region::wake_sleepers) or the end of `timeout` ends the sleep. The
+    /// sleep may also end for no reason.
     ///
     /// The comparison and the start of the sleep are one step with respect to wakes. So a thread
     /// that changes the word, and then wakes, leaves no thread asleep that saw the old value. The

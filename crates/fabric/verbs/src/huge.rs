@@ -3,8 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Makes a slice of `len` values. A large slice lies in huge pages, if the operating system has
-/// some.
+/// Makes a slice of `len` values. On Linux, a large slice requests huge pages.
 pub fn large_slice<T>(len: usize, make: impl FnMut() -> T) -> Box<[T]> {
     let mut values = Vec::with_capacity(len);
     // Before the first touch, because the first touch allocates the pages.
@@ -13,13 +12,12 @@ pub fn large_slice<T>(len: usize, make: impl FnMut() -> T) -> Box<[T]> {
     values.into_boxed_slice()
 }
 
-/// Requests huge pages for `memory`, if it is large. A hint: a failure changes nothing, and pages
-/// that were touched before stay as they are.
+/// Requests huge pages for `memory`, if it is large. A hint: a failure changes nothing.
 pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if size_of_val(memory) >= HUGE_FROM {
         // The first and the last page may hold other memory of the process, so the advice leaves
-        // out both.
+        // out pages that the memory covers only in part.
         let (start, len) = (memory.as_ptr().cast::<u8>(), size_of_val(memory));
         let skip = start.align_offset(PAGE);
         let whole = len.saturating_sub(skip) / PAGE * PAGE;
@@ -32,7 +30,8 @@ pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     let _ = memory;
 }
 
-/// The smallest memory, in bytes, that gets huge pages. A huge page or two of it may be wasted.
+/// The smallest memory, in bytes, that gets huge pages. Its ends may waste a part of one or two
+/// huge pages.
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 const HUGE_FROM: usize = 16 << 20;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

@@ -22,15 +22,16 @@
 //!   and the socket fabric let CPU atomics of the memory's process take part.
 //! - **A word is never torn.** Larger data may be torn. The words of a READ or a WRITE are placed
 //!   in any order, at any time between the start and the end of the request.
-//! - **A completion** reports that every request of the batch has taken effect, and returns the
-//!   local buffers to the poster. A completed WRITE is visible to later verbs. A completed WRITE
-//!   need not be visible to the target's CPU yet.
+//! - **A completion** reports that every request of the batch has taken effect, or why the batch
+//!   failed. The completion returns the local buffers to the poster. A completed WRITE is visible
+//!   to later verbs. A completed WRITE need not be visible to the target's CPU yet.
 //! - **The target's CPU** learns of a WRITE from a message or from a polled word. The message, or
 //!   the WRITE of the polled word, comes later in the same batch. The CPU then needs acquire order.
 //!   [`Inbox::receive`] has acquire order. A polled word needs an acquire load, or an acquire
 //!   memory fence after a relaxed load.
 //! - **Full queues push back.** The number of READs, atomics and messages in flight is bounded.
-//!   Requests beyond the bound wait in the endpoint's software queue, and none of them fails.
+//!   Requests beyond the bound wait in the endpoint's software queue, and none of them fails for
+//!   lack of room.
 //!
 //! The CPU accesses registered memory through relaxed atomic words, [`Words`]. So a race of the CPU
 //! with a verb is no data race.

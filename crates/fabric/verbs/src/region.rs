@@ -48,12 +48,11 @@ pub enum RegionError {
     },
 }
 
-/// Memory that verbs may address: zeroed 8-byte words, page aligned, shared by all holders of the
-/// `Arc`.
+/// Memory that verbs may address: 8-byte words, page aligned, shared by all holders of the `Arc`.
 ///
-/// The operating system zeroes the pages of a large region lazily (32 MiB and more in practice). So
-/// a memory node of many gigabytes costs nothing until its first touch. On Linux a large region
-/// requests huge pages.
+/// The operating system zeroes the pages of a large region from [`Region::zeroed`] lazily (32 MiB
+/// and more in practice). So a memory node of many gigabytes costs nothing until its first touch.
+/// On Linux such a region of 16 MiB or more requests huge pages.
 pub struct Region {
     memory: Memory,
 }
@@ -75,13 +74,14 @@ impl Region {
     /// in this process or another one, share the memory. With `huge`, requests huge pages, as far
     /// as the file system has them.
     ///
-    /// The file must keep its length while any process maps it. A file gets its length, and all of
-    /// its pages, before other processes learn its name. An access to a missing part of the file
-    /// ends the process.
+    /// The file must keep its length while any process maps it. Before other processes learn its
+    /// name, the file must have its length and all of its pages. An access to a missing part of the
+    /// file ends the process.
     ///
     /// # Errors
     /// [`RegionError::BadLength`], [`RegionError::FileLength`] when the file is shorter, and
-    /// [`RegionError::OutOfMemory`] when the operating system does not map it.
+    /// [`RegionError::OutOfMemory`] when the operating system does not map it or does not report
+    /// its length.
     #[cfg(all(target_os = "linux", not(loom)))]
     pub fn map(file: &std::fs::File, bytes: usize, huge: bool) -> Result<Arc<Region>, RegionError> {
         if bytes == 0 || !bytes.is_multiple_of(WORD) {
@@ -105,7 +105,8 @@ impl Region {
     /// first touch. Harmless while other threads use the memory.
     pub fn prefault(&self) {
         for page in self.atomics().chunks(Self::ALIGN / WORD) {
-            // Changes nothing, but is a write. (The compiler turns an addition of 0 into a load.)
+            // Changes nothing, but is a write to a page that was not touched. (The compiler can
+            // turn an addition of 0 into a load.)
             let _ = page[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

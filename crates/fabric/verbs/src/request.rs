@@ -9,7 +9,8 @@ use crate::limits::BATCH_ATOMICS_MAX;
 pub enum WorkRequest {
     /// Copies `local.len` bytes from the target into the local buffer.
     ///
-    /// The words arrive in any order. With concurrent writes the copy is torn at any 8-byte word.
+    /// The words arrive in any order. With concurrent writes the copy may be torn between any two
+    /// words.
     Read {
         /// First byte on the target.
         remote: u64,
@@ -135,7 +136,8 @@ impl WorkRequestKind {
     ///
     /// A WRITE comes before every later request, and an atomic comes before a later READ. Some of
     /// the other orders would need the fence bit of a work request (InfiniBand architecture, volume
-    /// 1, work request operation ordering). Batches have no fence bit. No code here needs the rest.
+    /// 1, work request operation ordering), and batches have no fence bit. The remaining orders are
+    /// not promised, because no code of this project needs them.
     pub const fn before(self, later: WorkRequestKind) -> bool {
         matches!(
             (self, later),

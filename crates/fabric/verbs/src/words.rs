@@ -9,10 +9,11 @@ use crate::copy::{copy_words, prefetch_words};
 /// A view of shared memory, made of 8-byte little-endian words.
 ///
 /// Every access is a relaxed atomic access of whole words. So a reader that races with a writer
-/// (another worker, or a verb) has no data race. Such a reader gets a mix of old and new *words*,
-/// and the version check around the read discards the mix. For the same reason a **read out of
-/// bounds yields zero** instead of a panic: an optimistic reader may follow a garbage offset. Only
-/// the holder of the exclusive latch writes. A write out of bounds is a bug and panics.
+/// (another worker, or a verb) has no data race. Such a reader may get a mix of old and new
+/// *words*, and the version check of an optimistic read discards the mix. For the same reason a
+/// **read out of bounds yields zero** instead of a panic: an optimistic reader may follow a garbage
+/// offset. A write out of bounds is a bug and panics. A write of less than a word loads and stores
+/// the word, so it needs the only writer of the word: in a frame, the holder of the local latch.
 ///
 /// Offsets and lengths are in bytes. Scalars must be aligned to their own size.
 #[derive(Clone, Copy, Debug)]
@@ -132,8 +133,8 @@ impl<'a> Words<'a> {
         self.set_bits(offset, offset & 7, u64::from(u8::MAX), u64::from(value));
     }
 
-    // A load and a store instead of a read-modify-write: only the exclusive holder writes, so the
-    // word does not change in between.
+    // A load and a store instead of a read-modify-write: the caller is the only writer, so the word
+    // does not change in between.
     #[inline]
     fn set_bits(&self, offset: usize, byte: usize, mask: u64, value: u64) {
         let cell = &self.0[offset / WORD];
@@ -159,6 +160,9 @@ impl<'a> Words<'a> {
     }
 
     /// Sets every byte of the byte range to zero. Both ends are multiples of 8.
+    ///
+    /// # Panics
+    /// When the range is not aligned or not inside the view.
     pub fn clear(&self, range: Range<usize>) {
         for word in self.slice(range).0 {
             word.store(0, Order::Relaxed);

@@ -10,7 +10,7 @@ pub enum TreeError {
     /// The key is empty.
     #[error("a key must have at least one byte")]
     KeyEmpty,
-    /// The key is longer than this tree's pages allow (see [`Limits`](crate::TreeLimits)).
+    /// The key is longer than this tree's pages allow (see [`TreeLimits`](crate::TreeLimits)).
     #[error("a key of {len} bytes is too long: with this line size at most {max} bytes fit")]
     KeyTooLong {
         /// Its length in bytes.
@@ -81,7 +81,8 @@ pub enum TreeError {
     Starved {
         /// The last page that the operation needed.
         page: GlobalAddr,
-        /// The number of times that the operation had to obtain a line.
+        /// The number of attempts: how often the operation had to obtain a line, or found a changed
+        /// leaf.
         rounds: u32,
     },
     /// The memory below failed.

@@ -17,14 +17,14 @@
 //! 3. Later, post the new page to the level above.
 //!
 //! Until step 3, the right link leads to the keys beyond a page's high fence. If the operation that
-//! splits is cancelled, step 3 may stay undone, and the right link still serves. So no operation
-//! needs more than one page at a time. And no operation holds a latch on one page while it waits
-//! for another page.
+//! splits is cancelled, step 3 may stay undone, and the right link still serves. So only a split
+//! needs two pages at a time, and no other operation can reach the second one. And no operation
+//! holds a latch on one page while it waits for another page.
 //!
 //! # Guarantees
 //!
 //! - Reads are optimistic: they are safe on any bytes, and a result counts only if the page was
-//!   consistent. [`Tree::try_get`] over cached pages is a plain function that writes no shared
+//!   consistent. [`Tree::try_get`] over cached pages is a plain function that seldom writes shared
 //!   memory.
 //! - A write holds the write guard of one page. A split also holds the guard of a new page that no
 //!   other operation can reach. No guard is held across an await.
@@ -35,7 +35,8 @@
 //! - A dropped operation leaves a correct tree. If it has not posted a new page to the level above,
 //!   the next writer that meets the right link posts the page. The next split of its handle uses a
 //!   line that the operation had allocated.
-//! - A damaged page leads to [`TreeError::Corrupt`], which names the page. Every loop is bounded.
+//! - A damaged page leads to [`TreeError::Corrupt`], which names the page. Every descent and every
+//!   walk along a level is bounded.
 //!
 //! Pages are not merged. An empty leaf stays in the tree and takes new keys.
 //!

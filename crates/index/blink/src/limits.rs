@@ -94,10 +94,11 @@ impl TreeLimits {
 /// The settings of a tree and of its handles.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
-    /// Each leaf carries a leaf stamp ([`Stamp`](crate::LeafStamp)), which takes 24 bytes per page.
+    /// Each leaf carries a [leaf stamp](crate::LeafStamp), which takes 24 bytes of each page.
     /// Transactions need it for the operations with names in `_stamped`, for
-    /// [`still`](crate::Tree::still) and for [`raise_read`](crate::Tree::raise_read). All handles
-    /// on a tree must agree on this setting. The other settings may differ between handles.
+    /// [`still`](crate::Tree::still), for [`raise_read`](crate::Tree::raise_read) and for
+    /// [`raise_removed`](crate::Tree::raise_removed). All handles on a tree must agree on this
+    /// setting. The other settings may differ between handles.
     pub stamped: bool,
     /// The most entries of a leaf before a split, at least 2. `None`: only bytes count.
     pub max_entries_leaf: Option<u16>,

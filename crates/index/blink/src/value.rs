@@ -61,7 +61,8 @@ impl<'a> TreeValue<'a> {
 
 /// A value that may be changed in place, under the page's write guard. Its length stays.
 ///
-/// Only the written bytes become dirty.
+/// Only the written bytes become dirty. In a leaf with a leaf stamp, the range from the stamp to
+/// the last written byte becomes dirty.
 #[derive(Debug)]
 pub struct ValueMut<'a> {
     words: Words<'a>,

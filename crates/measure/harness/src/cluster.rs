@@ -1,4 +1,4 @@
-//! [`Cluster`]: a cluster on any fabric, in one process or across many.
+//! [`RunCluster`]: a cluster on any fabric, in one process or across many.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -75,9 +75,9 @@ impl RunCluster {
     /// Runs `body` on every worker of every compute node, and returns the results in the order of
     /// the workers.
     ///
-    /// On shared memory and over sockets each worker is a thread. In a simulated world all workers
-    /// run on this thread. All processes of a cluster call this method: each runs its own node's
-    /// workers, and all of them get all results.
+    /// On shared memory, over sockets and on RDMA devices each worker is a thread. In a simulated
+    /// world all workers run on this thread. All processes of a cluster call this method: each runs
+    /// its own node's workers, and all of them get all results.
     ///
     /// # Errors
     /// As [`Embedded::run`] and [`Simulated::run`]; when another process failed, died or left.
@@ -160,9 +160,9 @@ impl RunCluster {
         }
     }
 
-    /// As [`run`](RunCluster::run), for workers that follow a course. The measured parts of many
-    /// processes are at the [same time](RunCluster::together). When the run cannot continue, the
-    /// course fails.
+    /// As [`run`](RunCluster::run), for workers that follow a course. In a cluster of processes the
+    /// measured parts are at the [same time](RunCluster::together), and the course fails when the
+    /// run cannot continue.
     ///
     /// # Errors
     /// As [`run`](RunCluster::run). With other processes, also the error that ended the course.
@@ -181,9 +181,9 @@ impl RunCluster {
 
     /// The name in the catalogue of this run's object `base`.
     ///
-    /// A cluster of processes outlives its runs, and each run has names of its own. At the
-    /// [`end`](RunCluster::end) the objects with these names are removed, with all memory of the
-    /// run.
+    /// A cluster of processes outlives its runs, so each run there has names of its own. At the
+    /// [`end`](RunCluster::end) of such a run the objects with these names are removed, with all
+    /// memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => base.to_owned(),

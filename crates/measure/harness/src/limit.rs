@@ -158,7 +158,7 @@ impl Limit {
     }
 }
 
-/// The one function that decides which resource is the limit.
+/// Decides which resource limits a simulated cluster.
 fn choose(nics: Vec<Limit>, cpus: Vec<Limit>) -> Option<Limit> {
     let busiest =
         |limits: Vec<Limit>| limits.into_iter().max_by(|a, b| a.busy().total_cmp(&b.busy()));

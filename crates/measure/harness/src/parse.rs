@@ -50,7 +50,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// On or off, as `true` and `false` too.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
         "on" | "true" => Ok(true),

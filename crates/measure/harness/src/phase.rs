@@ -1,4 +1,4 @@
-//! [`Phase`]: the shared state of a phase's workers, and their common end.
+//! [`PhaseProgress`]: the shared state of a phase's workers, and their common end.
 
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -18,7 +18,7 @@ pub struct PhaseProgress {
     /// Nanoseconds of virtual time, if the time is virtual.
     reached: AtomicU64,
     stopped: AtomicBool,
-    /// As [`stopped`](Phase::stopped), without an error.
+    /// As [`stopped`](PhaseProgress::stopped), without an error.
     is_over: AtomicBool,
     error: Mutex<Option<AppError>>,
 }

@@ -18,8 +18,8 @@ use crate::waiting::Waits;
 use crate::watch::Watch;
 use crate::{AppError, ClusterFlags, Course, JoinChoice, name_slot, stop};
 
-/// How much longer than this process another process may take to reach the end of a phase. A dead
-/// or failed process is noticed at once.
+/// How much longer than this process another process may take to reach the end of a phase. A failed
+/// process is noticed at once, and a dead process when its lease ends.
 const LATE: Duration = Duration::from_secs(600);
 
 /// How long a process that ends without a result keeps serving operations of other processes.

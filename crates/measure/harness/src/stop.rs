@@ -16,10 +16,10 @@
 //! In a program of many processes, a signal to one process counts for all: the other processes are
 //! notified, and do the same. Only a second signal ends just the one process.
 //!
-//! A handler sets flags and writes one byte into a socket, and does nothing else. A thread on the
-//! other end of the socket does the rest. A program that waits only for its end calls [`wait`]. If
-//! a program cannot end in order, because it never checks for an end, the thread ends it after
-//! [`GRACE`].
+//! A handler sets flags and writes one byte into a socket. At the second signal it ends the process
+//! instead. A thread on the other end of the socket does the rest. A program that waits only for
+//! its end calls [`wait`]. If a preparing program does not end in order, because it never checks
+//! for an end, the thread ends it after [`GRACE`].
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -58,7 +58,7 @@ enum Effect {
     Drain,
     /// The warm-up ends, and the run ends without a result.
     EndWarmUp,
-    /// The program ends soon anyway, or it waits for this signal.
+    /// The program ends soon anyway, it waits for this signal, or an earlier signal came.
     Nothing,
 }
 
@@ -66,9 +66,9 @@ type Hook = Box<dyn Fn(Signal) -> bool + Send>;
 
 struct State {
     stage: Stage,
-    /// Ends the measured part, and returns whether it had begun.
+    /// Ends the measured part. Returns false if the run was still in its warm-up.
     hook: Option<Hook>,
-    /// A signal ended the measured part.
+    /// A signal ended the measured part or its warm-up.
     ended_early: bool,
     /// The node of the other process that received the signal; `None` if this process received it.
     at: Option<String>,
@@ -103,7 +103,7 @@ impl Control {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment.
+        // A panic under the lock leaves a usable state: each field is set by one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,7 +156,7 @@ impl Control {
         }
     }
 
-    /// The error of a program that a signal ended before it had a result.
+    /// The error of a program that a signal ended before it had a result. `None` if no signal came.
     fn error(&self) -> Option<AppError> {
         let signal = self.requested()?;
         Some(match self.state().at.clone() {
@@ -191,7 +191,8 @@ pub fn requested() -> Option<Signal> {
 }
 
 /// Waits for a signal until `deadline` has passed. For programs that run until a signal requests
-/// their end: from the first call on, only the program itself ends the process.
+/// their end. From the first call on, a first signal does not abort the program: the program ends
+/// itself.
 pub fn wait(deadline: Duration) -> Option<Signal> {
     CONTROL.wait(deadline)
 }
@@ -210,7 +211,7 @@ pub(crate) fn give_up() {
 }
 
 /// Fails if a signal came while the program prepared. For code that prepares without a
-/// [`Phase`](crate::PhaseProgress).
+/// [`PhaseProgress`](crate::PhaseProgress).
 ///
 /// # Errors
 /// [`AppError::Stopped`], [`AppError::StoppedAt`].
@@ -258,7 +259,7 @@ pub(crate) fn leaving() {
     CONTROL.enter(Stage::Leaving);
 }
 
-/// The signal that ended the measured part early, if one did.
+/// The signal that ended the measured part or its warm-up early, if one did.
 pub fn ended_early() -> Option<Signal> {
     requested().filter(|_| CONTROL.state().ended_early)
 }
@@ -294,7 +295,8 @@ impl Drop for Measuring {
 /// From here on the process handles signals; `program` is the name in its messages.
 ///
 /// # Errors
-/// When the operating system refuses: signals then end the process, as they do by default.
+/// When the operating system refuses. Signals without a handler then end the process as by default.
+/// A signal with a handler may have no effect at first, and ends the process the second time.
 pub(crate) fn install(program: &'static str) -> io::Result<()> {
     let _ = PROGRAM.set(program);
     latchwork_files::end_waits_when(|| requested().is_some());
@@ -305,8 +307,8 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
         if signal == Signal::Hangup && is_ignored(number) {
             continue;
         }
-        // The two handlers act in this order. The first signal arms the action of the second
-        // signal.
+        // The first two actions run in this order, so that the first signal arms the end of the
+        // process by the second signal.
         flag::register_conditional_shutdown(number, i32::from(signal.status()), armed.clone())?;
         flag::register(number, armed.clone())?;
         flag::register_usize(number, first.clone(), number as usize)?;

@@ -150,8 +150,9 @@ impl Watch {
         self.state.end(error);
     }
 
-    /// Whether to keep waiting for the other processes. After a signal the wait ends within
-    /// `STOPPING`. Once the run cannot continue, the wait ends a little later than a lease.
+    /// Whether to keep waiting for the other processes. After a signal that aborted the program,
+    /// the wait ends within `STOPPING`. Once the run cannot continue, the wait ends a little later
+    /// than a lease.
     pub(crate) fn goes_on(&self) -> bool {
         let State { clock, lease, ended, stopped, .. } = &*self.state;
         let now = clock.now();

@@ -39,7 +39,8 @@ pub enum TransactionOutcome {
         /// Not 0 if the transaction wrote.
         cts: u64,
     },
-    /// The transaction has written nothing, and no other transaction may have seen its writes.
+    /// The transaction wrote nothing, or its writes were undone. No other transaction may have seen
+    /// them.
     Aborted {
         /// 0, or the timestamp of the undone writes.
         cts: u64,

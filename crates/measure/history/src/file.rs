@@ -50,7 +50,7 @@ pub enum HistoryError {
         /// The file.
         file: PathBuf,
     },
-    /// Another version of this program wrote it.
+    /// The file has another version of the format.
     #[error("{}: a history of version {found}, and this program reads {FORMAT}: record it anew, or use the program that wrote it", file.display())]
     Version {
         /// The file.

@@ -1,4 +1,4 @@
-//! The judge of histories: whether recorded transactions were serializable, and whether one order
+//! Checks of histories: whether recorded transactions were serializable, and whether one order
 //! explains the answers of recorded calls.
 //!
 //! Calls have the module [`calls`], with checkers of linearizability, sequential consistency and
@@ -20,8 +20,8 @@
 //!
 //! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
 //!   a branch.
-//! - [`TransactionHistory`], [`RecordedTransaction`], [`RecordedOperation`]: the recorded history.
-//!   The book has the file's format.
+//! - [`TransactionHistory`] (`History` in the picture), [`RecordedTransaction`],
+//!   [`RecordedOperation`]: the recorded history. The book has the file's format.
 //! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`HistoryReport`] for
 //!   people.
 //! - [`write_edn`]: the history for Elle.

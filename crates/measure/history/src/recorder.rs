@@ -14,11 +14,11 @@ use crate::{
     Scan, SeenKey, TransactionHistory, TransactionId, TransactionOutcome,
 };
 
-/// The size of a worker's buffer before it goes to the file, in bytes.
+/// The size at which a worker's buffer goes to the file, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A recording in progress, to a file or in memory. With a file it uses one buffer of 64 KiB for
-/// each [`Recorder`].
+/// A recording in progress, to a file or in memory. With a file it uses one buffer of about 64 KiB
+/// for each call of [`Recording::recorder`].
 pub struct Recording {
     shared: Arc<Shared>,
 }
@@ -57,7 +57,7 @@ impl Recording {
     /// timestamp in the database, 0 for an empty one.
     ///
     /// # Errors
-    /// [`HistoryError::Io`] if the file cannot be created.
+    /// [`HistoryError::Io`] if the file cannot be opened, or if its first line cannot be written.
     pub fn create(path: &Path, base: RowVersion) -> Result<Recording, HistoryError> {
         let make = || {
             let mut file = latchwork_files::grow(path)?;

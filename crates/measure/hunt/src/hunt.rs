@@ -1,4 +1,4 @@
-//! [`Hunt`]: runs the worlds of consecutive seeds in parallel, until one fails.
+//! [`Hunt`]: runs the worlds of consecutive seeds in parallel, until one fails or the time is over.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -108,9 +108,9 @@ pub struct Hunt<'a> {
 }
 
 impl Hunt<'_> {
-    /// Runs worlds while `go_on` holds. Unless `keep_going` is set, the first failure ends the
-    /// hunt. `seen` is called after each world, with the totals so far. Returns the totals and the
-    /// failed worlds, by seed.
+    /// Runs worlds while `go_on` holds. Unless `keep_going` is set, no world starts after the first
+    /// failure, and the worlds in progress run to their ends. `seen` is called after each world,
+    /// with the totals so far. Returns the totals and the failed worlds, by seed.
     ///
     /// The duration of the hunt decides which seeds run. The result of each seed does not depend on
     /// it.

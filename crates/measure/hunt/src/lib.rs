@@ -8,11 +8,12 @@
 //!                              └─► checks              after every event, and at the end
 //!                                     │
 //!                                     ▼
-//!                                  Report: event hash, counts, the first failure
+//!                                  WorldReport: event hash, counts, the first failure
 //! ```
 //!
 //! The [`Scenario`] and the code alone decide a world: the same scenario gives the same event hash.
-//! [`run`] never panics. The report's [`WorldFailure`] says what went wrong in the world.
+//! A panic inside a world is a failure of the report. The report's [`WorldFailure`] says what went
+//! wrong in the world.
 //!
 //! ```
 //! use latchwork_hunt::{SwarmChoice, Scenario, run};

@@ -1,4 +1,4 @@
-//! [`Report`]: the result of a world.
+//! [`WorldReport`]: the result of a world.
 
 use std::fmt;
 use std::time::Duration;

@@ -22,7 +22,7 @@ struct Brought {
 
 /// Runs a scenario's workload on threads and shared memory, in real time. The network and the
 /// faults of the scenario have no effect here, and no run repeats another. `progress` is called
-/// after every operation, with the index of its worker.
+/// after every operation that ends well, with the index of its worker.
 pub fn run_on_threads(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,

@@ -12,8 +12,8 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 /// SIGHUP. A shell that starts a job in the background ignores SIGINT and SIGQUIT.
 const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2];
 
-/// A command whose process ignores no signal, however this process was started. Tests start
-/// programs with this function, and not with `Command::new`.
+/// A command whose process inherits none of these signals as ignored, however this process was
+/// started. Tests start programs with this function, and not with `Command::new`.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     reset();
     Command::new(program)

@@ -10,11 +10,11 @@
 //!
 //! - [`Memory`]: memory nodes, which live as long as the value does, and through several programs.
 //! - [`Program`]: the processes of one run; [`Ended`]: the end of each process.
-//! - [`command`]: any other program, which inherits no ignored signal.
+//! - [`command`]: any other program, which inherits no ignored signal that a test may have.
 //! - [`shown`]: what a program shows on a terminal.
 //!
-//! A program that does not end in time is a failed test. However a test ends, none of its children
-//! survives it. Each child is killed by its own handle, and no other process is.
+//! A program that does not end in time is a failed test. A test that returns or panics leaves no
+//! child behind. Each child is killed by its own handle, and no other process is.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -51,8 +51,8 @@ impl Memory {
         Memory::start_on(["--fabric tcp".to_owned(), compute], nodes, bytes)
     }
 
-    /// As [`start`](Memory::start), on RDMA devices, each node on its own device while devices
-    /// remain.
+    /// As [`start`](Memory::start), on RDMA devices. If there are more devices than memory nodes,
+    /// memory nodes and compute nodes use different devices. Otherwise all nodes use all devices.
     ///
     /// Without devices the result is `None`, and a line prints the reason. `scripts/test-ibv.sh`
     /// provides emulated devices, which are slow, so nodes wait longer.
@@ -140,7 +140,7 @@ impl Memory {
     }
 
     /// As [`start_program`](Memory::start_program), with flags for each process. The flags of a
-    /// process replace the common ones.
+    /// process come after the common flags.
     ///
     /// # Panics
     /// When the program cannot be started.
@@ -157,7 +157,8 @@ impl Memory {
         Program::start(path, &all, self.directory.path())
     }
 
-    /// The nodes that were in the cluster and ended without a graceful leave.
+    /// The nodes that were in the cluster and ended without a graceful leave, as the first memory
+    /// node sees the cluster.
     pub fn dead(&self) -> Vec<NodeName> {
         let view = self.hosts.first().map(|host| host.membership().view());
         view.iter().flat_map(|view| view.dead()).map(|member| member.node).collect()

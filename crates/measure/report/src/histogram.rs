@@ -237,7 +237,8 @@ impl<K: OperationKindSet> Latencies<K> {
 
     /// Records a successful operation: its latency, and its latency from the intended start.
     ///
-    /// The histogram of a kind is allocated at the first measurement of the kind.
+    /// The histograms of a kind are allocated at its first latency, and at its first latency from
+    /// an intended start.
     #[inline]
     pub fn record(&mut self, kind: K, latency: Duration, since_intended: Option<Duration>) {
         let series = self.series(kind);

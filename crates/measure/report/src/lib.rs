@@ -17,7 +17,8 @@
 //! # Invariants
 //!
 //! * Nothing here reads a clock. Times come from the caller, so all of it works in virtual time.
-//! * Recording a latency allocates nothing, except the first time that a kind is measured.
+//! * Recording a latency allocates nothing, except at the first latency of a kind and at its first
+//!   latency from an intended start.
 //! * Numbers in a document are finite, and a document with a duplicate key is refused.
 //!
 //! # Example

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use crate::histogram::{LatencySummary, Measured};
 use crate::result::ResultPhase;
 
-/// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with
-/// three decimals for the nanoseconds.
+/// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with up
+/// to three decimals, for the nanoseconds.
 ///
 /// ```
 /// use std::time::Duration;

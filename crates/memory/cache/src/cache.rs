@@ -52,8 +52,8 @@ const _: () = assert!(LINE_HEADER.is_multiple_of(WORD), "payloads begin at a wor
 
 /// The frames of one compute node, shared by its workers.
 ///
-/// Every hit reads these fields. The alignment keeps frequently written data of an enclosing type
-/// out of their CPU cache lines.
+/// Every hit reads fields of this type. The alignment keeps frequently written data of an enclosing
+/// type out of their CPU cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cache {
@@ -67,14 +67,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The smallest number of frames of a cache.
+    /// The smallest number of frames of a cache that a memory limit sizes.
     pub const MIN_FRAMES: usize = 2;
 
-    /// A cache whose frames, headers, index and hints together take at most `bytes` bytes.
+    /// A cache whose frames, headers, index, hints and free list together take at most `bytes`
+    /// bytes.
     ///
     /// # Errors
-    /// [`CacheError::TooSmall`] when fewer than `least` frames fit, and an error when the operating
-    /// system gives no memory.
+    /// [`CacheError::TooSmall`] when fewer than `least` or fewer than [`Cache::MIN_FRAMES`] frames
+    /// fit. [`CacheError::OutOfMemory`] when the operating system gives no memory for the lines.
     pub fn with_memory(bytes: usize, line_size: usize, least: usize) -> Result<Self, CacheError> {
         Self::with_memory_in(bytes, line_size, least, |arena| {
             let refused = |_| CacheError::OutOfMemory { bytes };
@@ -86,7 +87,7 @@ impl Cache {
     /// gets the number of bytes.
     ///
     /// # Errors
-    /// As there, and those of `make`.
+    /// [`CacheError::TooSmall`] as there, and the errors of `make`.
     pub fn with_memory_in<E: From<CacheError>>(
         bytes: usize,
         line_size: usize,
@@ -123,7 +124,7 @@ impl Cache {
     /// A cache of exactly `frames` frames.
     ///
     /// # Errors
-    /// When the operating system gives no memory.
+    /// [`CacheError::OutOfMemory`] when the operating system gives no memory for the lines.
     pub fn with_frames(frames: usize, line_size: usize) -> Result<Self, CacheError> {
         let arena = Region::zeroed(Self::arena_bytes(frames, line_size))
             .map_err(|_| CacheError::OutOfMemory { bytes: Self::footprint(frames, line_size) })?;
@@ -287,7 +288,8 @@ impl Cache {
     }
 
     /// Takes the local latch of a line that the node owns exclusively. `None` when the node does
-    /// not, or when another local writer has the latch.
+    /// not, when another local writer has the latch, or when local writers [give
+    /// way](Frame::give_way) to other nodes.
     #[inline]
     pub fn try_write(&self, addr: GlobalAddr) -> Option<WriteGuard<'_>> {
         self.write_in(self.find(addr)?, addr)
@@ -433,8 +435,8 @@ impl Cache {
         }
     }
 
-    /// A hint for the line, if the line is here now. It serves callers that read the line soon and
-    /// again.
+    /// A hint for the line, or an empty hint if the line is not here. It serves callers that read
+    /// the line soon and again.
     #[inline]
     pub fn guess(&self, addr: GlobalAddr) -> Hint {
         self.find(addr).map_or_else(Hint::default, Hint::at)

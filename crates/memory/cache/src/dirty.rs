@@ -1,4 +1,5 @@
-//! Dirty bounds: the smallest byte range that covers every change since the line was fetched.
+//! Dirty bounds: the smallest byte range, in whole words, that covers every change since memory had
+//! the line.
 
 use std::ops::Range;
 

@@ -11,8 +11,9 @@ use crate::{DirtyBounds, FrameState, Ownership};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FrameId(pub u32);
 
-/// The header of a frame: one CPU cache line that a hit reads, and one that writers and handlers
-/// write.
+/// The header of a frame, in two CPU cache lines. A read hit needs only the first line, except with
+/// LRU. The second line has what local writers, waiters, transactions and the protocol change in
+/// addition.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Frame {
@@ -42,7 +43,7 @@ struct WriteSide {
     // The priority of the starved writer that won the line.
     starved: AtomicU32,
     held_until: AtomicU64,
-    // Replacement epoch; 0: not watched.
+    // The last use before the watch, with the bit `SHORT` for a short watch; 0: not watched.
     watched_since: AtomicU32,
     lock: LockWord,
     links: Links,
@@ -60,12 +61,12 @@ impl Links {
     pub(crate) const OUT: u32 = u32::MAX - 1;
 }
 
-/// The epoch of last use that means: not used since the watch began. Epochs count from 1 and never
-/// reach this value.
+/// In place of the epoch of last use: not used since the watch began. Epochs count from 1 and do
+/// not reach this value.
 const WATCHED: u32 = u32::MAX;
 const _: () = assert!(WATCHED & SHORT != 0, "an epoch is below the mark of a short watch");
 const _: () = assert!(Links::OUT < u32::MAX, "the mark of no list is not the mark of no neighbour");
-/// In the epoch at which a watch began: the watch is a short one.
+/// The bit of `watched_since` that marks a short watch.
 const SHORT: u32 = 1 << 31;
 
 /// The length of a watch; the user of the cache decides it.
@@ -116,7 +117,7 @@ impl Frame {
         GlobalAddr::from_bits(self.read.addr.load(Ordering::Relaxed))
     }
 
-    /// Gives the frame, which is invalid, to another line.
+    /// Sets the line of the frame, or null when the frame becomes free. The frame is invalid.
     ///
     /// The release fence orders the loss of the last line's state before the new address. So a
     /// reader that sees the new address with an older state fails at its end (see `is_still`),
@@ -168,7 +169,8 @@ impl Frame {
             .is_ok()
     }
 
-    /// Takes the local latch for writing, if the node owns the line and no other worker writes.
+    /// Takes the local latch for writing, if the node owns the line exclusively, no other worker
+    /// writes, and local writers need not [give way](Frame::give_way).
     #[inline]
     pub(crate) fn try_latch(&self) -> Option<FrameState> {
         self.try_latch_from(self.state())
@@ -224,9 +226,9 @@ impl Frame {
         self.read.state.store(old.with_ownership(Ownership::Exclusive).bits(), Ordering::Release);
     }
 
-    /// Turns exclusive into shared ownership of the same bytes. Fails while a local writer has the
-    /// latch, or while a transaction has locked the line to write. Call this under a lock of the
-    /// protocol.
+    /// Turns exclusive into shared ownership of the same bytes. Fails without exclusive ownership,
+    /// and while a local writer has the latch. Fails also while a transaction has locked the line
+    /// to write, or the line has a node lock. Call this under a lock of the protocol.
     #[must_use]
     pub fn try_demote(&self) -> bool {
         let seen = self.state();
@@ -235,12 +237,12 @@ impl Frame {
     }
 
     /// Takes the right to read and write away. Fails while a local writer has the latch, or while a
-    /// transaction has locked the line. Optimistic reads that have not validated will fail. Call
+    /// lock or a node lock keeps the line. Optimistic reads that have not validated will fail. Call
     /// this under a lock of the protocol.
     ///
-    /// The counter changes, so no later state equals this one. The next fill of the frame comes
-    /// after a release fence, as every verb does that writes into a node's memory. So a reader that
-    /// saw a byte of the next line sees the change here (see `is_still`).
+    /// The counter changes, so no later state equals this one. A thread that fills the frame for a
+    /// verb executes a release fence before, in the shared-memory and the socket fabric. So a
+    /// reader that saw a byte of the next line sees the change here (see `is_still`).
     #[must_use]
     pub fn try_invalidate(&self) -> bool {
         let seen = self.state();
@@ -256,7 +258,8 @@ impl Frame {
         !seen.is_latched() && self.write.lock.leave(Ownership::Invalid, invalidate)
     }
 
-    /// The bytes that changed since the line was fetched.
+    /// The dirty bounds of the line: the bytes that changed since memory had the line, here or at
+    /// an earlier holder.
     pub fn dirty(&self) -> DirtyBounds {
         DirtyBounds::from_bits(self.write.dirty.load(Ordering::Relaxed))
     }
@@ -294,8 +297,8 @@ impl Frame {
 
     /// Relaxed, because the flag decides only whose turn it is: a writer that sees the flag late
     /// writes once more. The flag is in the cache line that a writer changes anyway for its dirty
-    /// bounds. A writer that sees another access's reservation writes as well: no new reservations
-    /// begin meanwhile, and each one is for one access.
+    /// bounds. A writer that sees another access's reservation writes as well: a new access begins
+    /// no reservation meanwhile, and each reservation is for one access.
     #[inline]
     fn must_give_way(&self) -> bool {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
@@ -330,8 +333,8 @@ impl Frame {
     }
 
     /// The mode in which transactions have locked the line; [`Ownership::Invalid`] without a lock.
-    /// A lock keeps the node's ownership. It excludes other transactions, but no other access of
-    /// this node.
+    /// A lock keeps the node's ownership. It excludes conflicting locks of other transactions, but
+    /// no access of this node.
     ///
     /// Acquire: a caller that sees the end of a lock also sees what the transaction did before.
     #[inline]
@@ -357,8 +360,9 @@ impl Frame {
         self.write.lock.is_detained()
     }
 
-    /// Turns a lock to write, which ends, into a node lock. Other transactions may lock the line.
-    /// The line stays at this node until all its node locks have [ended](Frame::let_go).
+    /// Turns a lock to write, which ends, into a node lock. Other transactions of this node may
+    /// lock the line. The line stays at this node until all its node locks have
+    /// [ended](Frame::let_go).
     pub fn convert_to_node_lock(&self) {
         self.write.lock.convert_to_node_lock();
     }
@@ -369,12 +373,12 @@ impl Frame {
     }
 
     /// Counts a refusal of another node. After a few refusals since the first node lock, no
-    /// transaction locks the line until the last node lock has ended.
+    /// transaction takes a new lock of the line until the last node lock has ended.
     pub fn note_refusal(&self) {
         self.write.lock.refused();
     }
 
-    /// Whether no transaction may lock the line before its node locks end.
+    /// Whether no transaction may take a new lock of the line before its node locks end.
     pub fn is_draining(&self) -> bool {
         self.write.lock.is_draining()
     }
@@ -384,8 +388,8 @@ impl Frame {
         self.write.lock.is_locked_once()
     }
 
-    /// Locks the line to read or to write, unless a conflicting lock exists. `Some(true)`: the line
-    /// had no lock and no node lock before.
+    /// Locks the line to read or to write, unless a conflicting lock exists or the line is
+    /// [draining](Frame::is_draining). `Some(true)`: the line had no lock and no node lock before.
     ///
     /// Call this under a lock of the protocol, which ensures that the line is owned in at least
     /// that mode. Unlocking needs no such lock, nor does
@@ -408,19 +412,20 @@ impl Frame {
         self.write.lock.unlock(ownership)
     }
 
-    /// Whether every lock of the line must go through the protocol; see
-    /// [`ask_first`](Frame::set_request_mark).
+    /// Whether the request mark is set: every lock of the line must go through the protocol. See
+    /// [`set_request_mark`](Frame::set_request_mark).
     pub fn has_request_mark(&self) -> bool {
         self.write.lock.has_request_mark()
     }
 
-    /// From now on every lock of the line must go through the protocol. Returns the mode in which
-    /// the line is kept. The caller holds a lock of the protocol.
+    /// Sets the request mark (*ask* in the lock word): from now on every lock of the line must go
+    /// through the protocol. Returns the mode in which the line is kept. The caller holds a lock of
+    /// the protocol.
     pub fn set_request_mark(&self) -> Ownership {
         self.write.lock.set_request_mark()
     }
 
-    /// Ends the effect of [`ask_first`](Frame::set_request_mark).
+    /// Clears the request mark, which [`set_request_mark`](Frame::set_request_mark) set.
     pub fn clear_request_mark(&self) {
         self.write.lock.clear_request_mark();
     }

@@ -28,7 +28,7 @@ pub(crate) struct FreeFrames {
     below: Box<[AtomicU32]>,
 }
 
-/// Every operation writes this value, so it has cache lines of its own.
+/// Nearly every operation writes this value, so it has CPU cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
@@ -45,7 +45,7 @@ fn head_of(seen: u64, top: u32) -> u64 {
 impl FreeFrames {
     /// All of `frames` frames, the first on top.
     ///
-    /// Frame `u32::MAX` cannot exist: such a cache would need petabytes of memory.
+    /// Frame `u32::MAX` cannot exist: such a cache would need terabytes of memory.
     pub(crate) fn all(frames: usize) -> Self {
         let below = |frame| if frame + 1 < frames { frame as u32 + 1 } else { BOTTOM };
         strict_assert!(frames < BOTTOM as usize, "a frame number equals the mark of the bottom");

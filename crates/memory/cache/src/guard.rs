@@ -71,8 +71,9 @@ impl<'a> OptimisticRead<'a> {
         self.line
     }
 
-    /// Whether everything read so far was one consistent copy that this node had the right to read
-    /// when the read began.
+    /// Returns `true` only if everything read so far was one consistent copy that this node had the
+    /// right to read when the read began. A change of ownership of the same bytes also makes the
+    /// result `false`.
     #[inline]
     #[must_use]
     pub fn validate(&self) -> bool {
@@ -80,8 +81,8 @@ impl<'a> OptimisticRead<'a> {
     }
 
     /// Takes the local latch. Succeeds only if everything read so far is one consistent copy that
-    /// is still current, and the node owns the line exclusively. Then the bytes that were read are
-    /// also those of the guard.
+    /// is still current. The node must also own the line exclusively, and local writers need not
+    /// give way to other nodes. Then the bytes that were read are also those of the guard.
     #[inline]
     #[must_use]
     pub fn latch(self) -> Option<WriteGuard<'a>> {
@@ -115,9 +116,9 @@ impl<'a> OptimisticRead<'a> {
     /// 1. The memory fence of one transaction, T1, comes first in the order of all such fences.
     /// 2. The other transaction, T2, sees T1's actions before that memory fence in all loads after
     ///    its own. So T2 sees T1's lock, or a later value of the lock word.
-    /// 3. A later value is T1's unlock. A load of that value acquires all that T1 wrote under the
-    ///    lock. So a read that T2 began before finds another state and does not validate. A read
-    ///    that T2 began later has the new bytes.
+    /// 3. A later value comes from T1's unlock or a later change. A load of that value acquires all
+    ///    that T1 wrote under the lock. So a read that T2 began before finds another state and does
+    ///    not validate. A read that T2 began later has the new bytes.
     /// 4. If T1 is on another node, the line left T2's node before T1 locked it. Then the line is
     ///    not readable at T2's node.
     #[inline]
@@ -132,7 +133,8 @@ impl<'a> OptimisticRead<'a> {
 }
 
 /// The local latch of a line that the node owns exclusively. Dropping the guard publishes the
-/// written bytes to the node's readers. The node keeps the line until another node requests it.
+/// written bytes to the node's readers. With lazy release, the node then keeps the line until
+/// another node requests it or the cache evicts it.
 ///
 /// Do not hold the guard across an await: the guard cannot leave its thread, and every other access
 /// to the line waits for it.

@@ -13,8 +13,8 @@
 //!
 //! A lookup may be wrong: it finds frames with the right tag. The caller compares the address in
 //! the frame, and the frame's state word decides. So a lookup orders nothing, and all its loads are
-//! relaxed. A caller that knows of an entry comes after the insertion and sees it. The lock orders
-//! the changes of a bucket.
+//! relaxed. A caller that knows of an entry comes after the insertion and sees it. The lock of a
+//! bucket orders the changes of its slots.
 
 use std::hint::select_unpredictable;
 
@@ -42,9 +42,9 @@ const _: () = assert!(LOCK < PASSED_ONE, "the count of passed entries leaves the
 const PASSED_ONE: u64 = 2;
 
 impl Bucket {
-    // The lock is held for a handful of instructions and never across a call, so the scheduler
-    // bounds the spinning. A waiter yields at once: with more threads than cores the holder may not
-    // be running.
+    // The lock is held for a handful of instructions and around no wait, so the scheduler bounds
+    // the spinning. A waiter yields at once: with more threads than cores the holder may not be
+    // running.
     fn locked<T>(&self, change: impl FnOnce(&Bucket) -> T) -> T {
         let mut seen = self.meta.load(Ordering::Relaxed);
         loop {

@@ -13,9 +13,9 @@
 //!
 //! Invariants:
 //!
-//! - A hit writes no shared memory: [`OptimisticRead`] loads the state, reads, and loads the state
-//!   again. The replacement policy notes a use once in an epoch, or with LRU at every hit: see
-//!   [`ReplacementPolicy`].
+//! - A read hit writes no shared memory but the note of its use: [`OptimisticRead`] loads the
+//!   state, reads, and loads the state again. The replacement policy notes a use once in an epoch,
+//!   or with LRU at every hit: see [`ReplacementPolicy`].
 //! - The bytes of a frame change only while its state is latched (a local writer) or invalid (a
 //!   verb fills the frame). The counter in the state changes with every change of the bytes and
 //!   every loss of the right to read them. So equal states mean the same copy.

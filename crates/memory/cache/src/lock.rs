@@ -11,24 +11,24 @@
 //!
 //! *Detained* counts the node locks of the line. With early lock release, a transaction that has
 //! written the line turns its lock into a node lock. Other transactions of this node may then lock
-//! the line, but other nodes must not see it yet.
+//! the line, but other nodes must not see the written bytes yet.
 //!
 //! - Code that takes a line away treats a node lock like a writer's lock.
-//! - Code that locks a line ignores node locks.
+//! - Code that locks a line ignores node locks, but not the count of refusals.
 //! - The transactions of this node could follow one another without a gap. So the word counts how
 //!   often other nodes were *refused* since the first node lock. After too many refusals no
-//!   transaction locks the line until the last node lock has ended.
+//!   transaction takes a new lock until the last node lock has ended.
 //!
 //! # Why no lock stays on a line that leaves
 //!
 //! A transaction locks a line that is here without a lock of the protocol:
 //!
-//! 1. It changes the word by an exchange with acquire ordering, unless *ask* is set.
+//! 1. It changes the word by a compare-and-swap with acquire ordering, unless *ask* is set.
 //! 2. Then it checks that the line is still here in the needed mode. If not, it gives the lock up.
 //!
 //! Code that takes a line away always holds a lock of the protocol:
 //!
-//! 1. It sets *ask* by an atomic exchange.
+//! 1. It sets *ask* by an atomic or.
 //! 2. If the word contains no conflicting lock, it changes the state of the frame.
 //! 3. It clears *ask* with release ordering, if *ask* was clear before.
 //!
@@ -37,8 +37,8 @@
 //! 1. If the lock comes before *ask* is set, the code that takes the line away finds the lock.
 //! 2. If *ask* is set first, the lock is not taken while *ask* is set.
 //! 3. A lock that is taken later acquires the word with *ask* cleared, or a later value. A later
-//!    value belongs to the same release sequence, because all other changes of the word are
-//!    exchanges.
+//!    value belongs to the same release sequence, because all changes by locks and unlocks are
+//!    atomic read-modify-write operations.
 //! 4. So the check of the transaction sees the changed state, and the transaction gives the lock
 //!    up.
 //!
@@ -50,7 +50,8 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::Ownership;
 
-/// The lock word; the module documents its layout and its proof.
+/// The lock word; the module has its layout, and the proof that no lock stays on a line that
+/// leaves.
 #[derive(Debug, Default)]
 pub(crate) struct LockWord(AtomicU64);
 
@@ -59,7 +60,8 @@ const EXCLUSIVE: u64 = ASK - 1;
 const DETAINED: u64 = 1 << 32;
 const REFUSED: u64 = 1 << 58;
 
-/// After this many refusals of other nodes, no transaction locks the line until its node locks end.
+/// After this many refusals of other nodes, no transaction takes a new lock of the line until its
+/// node locks end.
 const REFUSED_MAX: u64 = 8;
 const _: () =
     assert!(EXCLUSIVE & ASK == 0 && DETAINED > ASK, "the fields of the word do not overlap");
@@ -67,10 +69,10 @@ const _: () =
     assert!(REFUSED_MAX * REFUSED > REFUSED, "the count of refusals fits above the node locks");
 const _: () = assert!(REFUSED_MAX < u64::MAX / REFUSED, "the count of refusals does not wrap");
 
-/// The state of the line after the end of a lock.
+/// The state of the line after the end of a lock or of a node lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unlocked {
-    /// The lock was the line's last lock, and the line has no node lock.
+    /// No lock and no node lock is left.
     pub last: bool,
     /// The protocol must be called: it has set *ask*.
     pub asked: bool,
@@ -81,7 +83,7 @@ pub struct Unlocked {
 pub enum TryLock<T> {
     /// The line is locked.
     Locked(T),
-    /// A conflicting lock exists.
+    /// A conflicting lock exists, or the line takes no new lock before its node locks end.
     Refused,
     /// The line is not here in the needed mode, or *ask* is set: the protocol must decide.
     Ask,
@@ -112,7 +114,7 @@ fn kept(bits: u64) -> Ownership {
     if has_node_lock(bits) { Ownership::Exclusive } else { locked(bits) }
 }
 
-/// The word with one more lock, or `None` if the lock conflicts.
+/// The word with one more lock, or `None` if the lock conflicts or the line drains.
 fn and(bits: u64, ownership: Ownership) -> Option<u64> {
     match ownership {
         _ if is_draining(bits) => None,
@@ -123,7 +125,8 @@ fn and(bits: u64, ownership: Ownership) -> Option<u64> {
 }
 
 impl LockWord {
-    /// Acquire: a reader that sees the end of a lock also sees what the transaction did before.
+    /// The mode of the locks. Acquire: a reader that sees the end of a lock also sees the actions
+    /// of the transaction before that end.
     #[inline]
     pub(crate) fn locked(&self) -> Ownership {
         locked(self.0.load(Ordering::Acquire))
@@ -135,6 +138,8 @@ impl LockWord {
         kept(self.0.load(Ordering::Acquire))
     }
 
+    /// Whether the line has a node lock.
+    ///
     /// Acquire, after a read of written bytes: a writer with a node lock publishes its bytes after
     /// it took its lock. So a reader of these bytes sees the lock, or a later value of the word.
     pub(crate) fn is_detained(&self) -> bool {
@@ -145,8 +150,8 @@ impl LockWord {
         count(self.0.load(Ordering::Relaxed)) == 1
     }
 
-    /// Takes one more lock for a caller that goes through the protocol. `Some(true)`: the line had
-    /// no lock and no node lock before.
+    /// Takes one more lock for a caller that goes through the protocol. `None` if the lock
+    /// conflicts or the line drains. `Some(true)`: the line had no lock and no node lock before.
     pub(crate) fn try_lock(&self, ownership: Ownership) -> Option<bool> {
         let next = |old| and(old, ownership);
         // Acquire pairs with the release of an unlock: this transaction follows that one.
@@ -264,9 +269,9 @@ impl LockWord {
     /// Acquire: it also sees what the holders did whose locks ended before this call.
     pub(crate) fn clear_request_mark(&self) {
         if self.0.load(Ordering::Acquire) == ASK {
+            // No other task changes this value: no lock exists that could end. While *ask* is set,
+            // locks are taken only under the lock of the protocol, which the caller has.
             strict_assert_eq!(self.locked(), Ownership::Invalid);
-            // No other task changes this value: no lock exists that could end, and no lock is
-            // taken.
             self.0.store(0, Ordering::Release);
         } else {
             self.0.fetch_and(!ASK, Ordering::AcqRel);

@@ -25,7 +25,8 @@ pub enum MemoryError {
         /// The deadline that passed.
         waited: Duration,
     },
-    /// The address is not the address of a line.
+    /// The address is not the address of a line, or an atomic is not on an aligned word of the
+    /// payload.
     #[error("{addr} is not the address of a line in this pool")]
     BadAddress {
         /// The address.
@@ -37,7 +38,8 @@ pub enum MemoryError {
         /// The line.
         addr: GlobalAddr,
     },
-    /// Transactions of this node hold the maximum number of line locks.
+    /// Transactions of this node hold as many line locks as they may, except for a few that other
+    /// workers keep in reserve.
     #[error(
         "line {addr} was not locked: transactions of this node have locked {locked} lines, as many as they may. \
          End some, lock fewer lines in each, or raise the size of the cache or the share of it that may be \
@@ -49,18 +51,20 @@ pub enum MemoryError {
         /// The number of locked lines.
         locked: usize,
     },
-    /// A worker could not leave, because its operations are still in flight.
+    /// A worker or a node could not leave in time: operations are in flight, lines stay at the
+    /// node, or operations of the worker have not ended.
     #[error("a worker could not leave within {waited:?}: {in_flight} of its batches are in flight")]
     Stuck {
-        /// Batches in flight.
+        /// What was left: batches in flight when a worker leaves, lines when a node releases its
+        /// lines.
         in_flight: usize,
         /// The deadline that passed.
         waited: Duration,
     },
-    /// The fabric refused or lost a verb.
+    /// A verb was refused, failed or was lost, or this node has fenced itself.
     #[error("the fabric failed: {0}")]
     Fabric(#[from] VerbError),
-    /// The pool's own metadata could not be used.
+    /// The memory pool could not be used: its metadata, its epochs or the fabric under them.
     #[error("the memory pool failed: {0}")]
     Pool(String),
 }

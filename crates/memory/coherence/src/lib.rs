@@ -1,28 +1,31 @@
-//! The traits that indexes and transactions use. This crate has only traits and errors.
+//! The traits that indexes and transactions use. This crate has traits, their types and errors.
 //! `latchwork-engine` implements the traits, for any protocol.
 //!
 //! # The shape of the code above
 //!
 //! A *hit* is a plain function call: [`try_read`](CoherentMemory::try_read) gives an optimistic
 //! read, [`try_write`](CoherentMemory::try_write) the local latch. If the node does not own the
-//! line in the needed mode, both return a [`Need`] instead. The only asynchronous entry is
-//! [`ensure`](CoherentMemory::ensure). It obtains the line and returns a *ticket*, which keeps the
-//! line here for one local access. So every operation is a plain function that returns its result
-//! or a need, inside a loop:
+//! line in the needed mode, or a local writer has the latch, both return a [`Need`] instead. The
+//! asynchronous function [`ensure`](CoherentMemory::ensure) meets a need. It obtains the line and
+//! returns a *ticket*, which keeps the line here for one local access. So every operation is a
+//! plain function that returns its result or a need, inside a loop:
 //!
 //! ```text
 //!   let mut ticket = None;
 //!   loop {
 //!       match step(&memory) {                      // plain function: hits only
 //!           Ok(result) => return Ok(result),
-//!           Err(need) => ticket = Some(memory.ensure(need).await?),
+//!           Err(need) => {
+//!               drop(ticket.take());               // one reservation at a time
+//!               ticket = Some(memory.ensure(need).await?);
+//!           }
 //!       }
 //!   }                                              // the ticket lives until the step is over
 //! ```
 //!
 //! No latch is held across an await, and an operation reserves one line at a time. So two nodes
-//! never wait for each other's reservations. A dropped future leaves no trace, except that the node
-//! may obtain the line later.
+//! never wait for each other's reservations. A dropped future of `ensure` leaves no trace, except
+//! that the node may obtain the line later.
 //!
 //! # Example
 //!

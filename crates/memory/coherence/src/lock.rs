@@ -33,7 +33,7 @@ pub trait LineLocks: CoherentMemory {
     type Lock;
 
     /// Obtains a line and locks it, to read or to write. A transaction that has locked the line
-    /// already gets a conflict with its own lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
+    /// already may get a conflict with its own lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
     ///
     /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
     /// locked.
@@ -67,8 +67,8 @@ pub trait LineLocks: CoherentMemory {
     /// serves bytes that other transactions of this node may use, and that no other node may see
     /// yet. A lock to read, or a node lock, does not change.
     ///
-    /// If other nodes want the line, it is not locked again before all its node locks have ended. A
-    /// transaction must not upgrade a lock that it turned into a node lock.
+    /// After several refusals of other nodes, the line is not locked again before all its node
+    /// locks have ended. A transaction must not upgrade a lock that it turned into a node lock.
     fn convert_to_node_lock(&self, lock: &mut Self::Lock);
 
     /// Whether the line, probably in the frame of `hint`, has a node lock. When this is false after
@@ -77,7 +77,8 @@ pub trait LineLocks: CoherentMemory {
 
     /// Like [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of
     /// another transaction. Returns `Locked` as soon as another node proves to have an incompatible
-    /// lock. Locks of this node are not checked: they keep no line from this node's accesses.
+    /// lock. Also returns `Locked` when this node has no room for one more refused reader. Locks of
+    /// this node are not checked: they keep no line from this node's accesses.
     ///
     /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
     /// locked.
@@ -96,8 +97,9 @@ pub trait LineLocks: CoherentMemory {
         false
     }
 
-    /// Turns a lock to read into a lock to write, if no other transaction has locked the line. The
-    /// line does not change in between. Otherwise, and after an error, the lock does not change.
+    /// Turns a lock to read into a lock to write, if no other transaction has locked the line. No
+    /// other node changes the line in between. Otherwise, and after an error, the lock does not
+    /// change.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

@@ -19,14 +19,15 @@ pub struct Need {
     pub mode: AccessMode,
 }
 
-/// The outcome of an upgrade, for the copy that the reader saw.
+/// The outcome of an upgrade of the copy that the reader saw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
     /// Owned exclusively, and the bytes are the ones that the reader saw.
     Kept,
-    /// Owned exclusively, but another node wrote in between: read again.
+    /// Owned exclusively, but the bytes may differ from those that the reader saw: read again.
     Changed,
-    /// Not owned: this node gave way to another node's request. Read again, or give up.
+    /// Not obtained: the copy had changed before, or this node gave way to another node's request.
+    /// Read again, or give up.
     Busy,
 }
 
@@ -35,15 +36,15 @@ pub enum Upgrade {
 /// Accesses to one line are sequentially consistent across the cluster: a read that validates saw
 /// the latest write. Handles are cheap to clone and stay on their worker's thread.
 pub trait CoherentMemory: Clone + 'static {
-    /// Keeps a line here for one local access. Drop the ticket directly after that access. A ticket
-    /// expires after a bounded time in any case.
+    /// Keeps a line here for one local access. Drop the ticket directly after that access. A
+    /// request of another node waits for a ticket only for a bounded time.
     type Ticket;
 
     /// An operation in progress: lines that it sees are not reused, even if they are freed.
     type Operation;
 
-    /// Starts an optimistic read (SELCC_SLock without the latch). The function is plain and writes
-    /// no shared memory.
+    /// Starts an optimistic read (SELCC_SLock without the latch). The function is plain. It seldom
+    /// writes shared memory, except under exact LRU replacement.
     ///
     /// # Errors
     /// The need for [`ensure`](CoherentMemory::ensure).
@@ -110,7 +111,8 @@ pub trait CoherentMemory: Clone + 'static {
     /// Obtains a line, and keeps it here for one access.
     ///
     /// # Errors
-    /// [`MemoryError::Timeout`] after the configured deadline, and failures of the fabric.
+    /// [`MemoryError::Timeout`] after the configured deadline, [`MemoryError::BadAddress`], and
+    /// failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
     /// Like [`ensure`](CoherentMemory::ensure), for an access whose result is useless after `by`.
@@ -153,20 +155,22 @@ pub trait CoherentMemory: Clone + 'static {
     /// Allocates a line. Its payload is unspecified: initialise all of it.
     ///
     /// # Errors
-    /// [`MemoryError::OutOfMemory`] when the pool is full.
+    /// [`MemoryError::OutOfMemory`] when the pool is full, [`MemoryError::Pool`] for all other
+    /// failures of the pool, and those of [`ensure`](CoherentMemory::ensure).
     fn allocate(&self) -> impl Future<Output = Result<GlobalAddr, MemoryError>>;
 
     /// Frees a line. The line is reused only when no operation of any node can still see it.
     ///
     /// # Errors
-    /// As [`ensure`](CoherentMemory::ensure).
+    /// As [`ensure`](CoherentMemory::ensure), [`MemoryError::NotAllocated`] and
+    /// [`MemoryError::Pool`].
     fn free(&self, addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>>;
 
     /// Adds to an 8-byte word of a line, and returns the old value. The line must be used only for
     /// global atomics. `offset` is in the payload, a multiple of 8.
     ///
     /// # Errors
-    /// Failures of the fabric.
+    /// [`MemoryError::BadAddress`], and failures of the fabric.
     fn fetch_add(
         &self,
         addr: GlobalAddr,
@@ -178,7 +182,7 @@ pub trait CoherentMemory: Clone + 'static {
     /// used only for global atomics. `offset` is in the payload, a multiple of 8.
     ///
     /// # Errors
-    /// Failures of the fabric.
+    /// [`MemoryError::BadAddress`], and failures of the fabric.
     fn compare_swap(
         &self,
         addr: GlobalAddr,
@@ -200,11 +204,12 @@ pub trait CoherentMemory: Clone + 'static {
     /// Begins an operation.
     ///
     /// # Errors
-    /// Failures of the fabric.
+    /// [`MemoryError::Pool`], also for failures of the fabric.
     fn enter(&self) -> impl Future<Output = Result<Self::Operation, MemoryError>>;
 
-    /// Reads a line: runs `read` on a copy, again and again until the copy was consistent. So
-    /// `read` must tolerate inconsistent bytes, and must have no effect except its result.
+    /// Reads a line: runs `read` on the words in the frame, again and again until the words were
+    /// consistent. So `read` must tolerate inconsistent bytes, and must have no effect except its
+    /// result.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

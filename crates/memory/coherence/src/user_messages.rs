@@ -1,4 +1,4 @@
-//! [`Mail`]: user messages between compute nodes, beside the coherent memory.
+//! [`UserMessages`]: user messages between compute nodes, beside the coherent memory.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub const USER_MESSAGE_WORDS: usize = 13;
 /// wait.
 pub type MessageHandler = Arc<dyn Fn(ComputeNodeId, &UserMessage) + Send + Sync>;
 
-/// User messages to the other compute nodes, over the fabric of the coherent memory and at its
-/// costs. They serve code that sends work to the node with the data.
+/// User messages to the other compute nodes, over the fabric of the coherent memory and at the cost
+/// of its messages. They serve code that sends work to the node with the data.
 ///
 /// Messages may arrive in any order. A message may arrive late, twice or never when the fabric has
 /// faults or a node is dead. It never arrives where no
@@ -31,7 +31,8 @@ pub trait UserMessages {
     /// Posts user messages to another node. The outcome is not reported.
     ///
     /// # Errors
-    /// When no such node exists.
+    /// An error of the post, for example when no such node exists. Earlier messages of the call may
+    /// have been posted.
     fn post_messages(&self, to: ComputeNodeId, letters: &[UserMessage]) -> Result<(), MemoryError>;
 
     /// Sets the function for messages that arrive for this node. The first call decides. Returns

@@ -25,14 +25,14 @@ use crate::worker_core::WorkerCore;
 
 /// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
 ///
-/// Another node that requests the line waits until the ticket is dropped, or until
-/// [`Settings::lapse`](crate::NodeSettings::lapse) has passed.
+/// A request of another node for the line is not granted until the ticket is dropped, or until
+/// [`NodeSettings::lapse`](crate::NodeSettings::lapse) has passed since the request began to wait.
 pub struct Ticket<P: CoherenceProtocol> {
     worker: Worker<P>,
     addr: GlobalAddr,
     frame: FrameId,
     /// Whether the drop reports the end of the access. Then the node decides whether to keep the
-    /// line. An upgrade clears the flag of the ticket that it replaces.
+    /// line. An upgrade or a lock clears the flag of the ticket that it replaces.
     pub(crate) ends_access: bool,
 }
 
@@ -60,27 +60,28 @@ enum Attempt {
     /// The line is here, but a local writer holds its latch.
     Latched(FrameId),
     /// The line is here, but the access waits until this virtual time. A writer holds the latch
-    /// until then, or other writers came earlier.
+    /// until then, or other accesses wait for the latch already.
     Held(FrameId, Time),
     /// The line is not here, and no frame is free for it.
     NoFrame,
-    /// The line is requested or about to be. The number is that of the waiter.
+    /// The access waits in the record of the line, under this number.
     Asked(u64),
-    /// No request was sent, and the line counts as locked. The node has no room for one more
+    /// No request was sent, and the line counts as locked: the node has no room for one more
     /// refused reader.
     Locked,
 }
 
 /// An access that waits for the local latch of a frame. It comes before requests of other nodes
-/// until the line lease is over or [`Settings::lapse`](crate::NodeSettings::lapse) has passed.
+/// until the line lease is over, or until no access got the latch for
+/// [`NodeSettings::lapse`](crate::NodeSettings::lapse).
 struct Turn<'a> {
     core: &'a WorkerCore,
     frame: FrameId,
 }
 
 impl<'a> Turn<'a> {
-    /// Registers the wait at `frame`, unless it is registered already. Without lazy release no wait
-    /// is registered, because each access releases the line.
+    /// Notes the wait in `frame`, unless it is noted already. Without lazy release no wait is
+    /// noted, because each access releases the line.
     fn await_at(turn: &mut Option<Self>, core: &'a WorkerCore, frame: FrameId) {
         let lazy = core.node.lazy_release;
         if lazy && turn.as_ref().is_none_or(|turn| turn.frame != frame) {
@@ -151,7 +152,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
     }
 
-    /// Counts the hit and advances the virtual clock by its cost. `found` is `None` on a miss.
+    /// Counts the hit and advances the virtual clock by its cost. `found` is `None` when the line
+    /// is not readable here.
     #[inline(always)]
     fn read<'c>(
         &self,
@@ -269,8 +271,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) async fn obtain(self: &Rc<Self>, access: LineAccess) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
-        // Kept from one attempt to the next, so that requests wait meanwhile. It is dropped where
-        // the access waits for something else than the latch.
+        // Kept from one attempt to the next, so that requests of other nodes wait meanwhile.
+        // Dropped before a wait for a frame or for the line, and before a long wait for the latch.
         let mut turn = None;
         loop {
             let first = std::mem::take(&mut first);
@@ -281,7 +283,7 @@ impl<P: CoherenceProtocol> Inner<P> {
                 Attempt::Latched(id) => {
                     looks += 1;
                     if looks > LATCHED_LOOKS {
-                        // A registered wait for the latch would keep other nodes waiting, too.
+                        // A wait that is noted in the frame would keep other nodes waiting, too.
                         drop(turn.take());
                         self.core.handle.sleep(LATCHED_PAUSE).await;
                     } else {

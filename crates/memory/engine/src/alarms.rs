@@ -71,7 +71,7 @@ impl Timers {
         assert_eq!(hint, first, "workers would wait past the first alarm, or poll for none");
     }
 
-    // Called only under the heap's lock, so the hint is never older than the heap.
+    // The caller holds the heap's lock. So the hint fits the heap whenever the lock is free.
     fn publish(&self, heap: &BinaryHeap<Reverse<(Time, GlobalAddr, Alarm)>>) {
         let next = heap.peek().map_or(u64::MAX, |Reverse((at, ..))| at.as_nanos());
         self.next.store(next, Ordering::Relaxed);

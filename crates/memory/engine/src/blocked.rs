@@ -46,7 +46,7 @@ impl Blocked {
 mod tests {
     use super::*;
 
-    /// Mistake: a step adds a line that is listed already. Two sweeps would serve the line at once.
+    /// Mistake: a step adds a line that is listed already. One sweep would serve the line twice.
     #[test]
     #[should_panic(expected = "in the list of blocked lines already")]
     fn a_line_that_is_listed_twice_is_found() {

@@ -2,15 +2,15 @@
 //!
 //! The clock of a worker advances by the charged time of its work. That alone would not make two
 //! workers of a node wait for each other: a critical section is one instant of the world, so no
-//! worker would ever meet a held latch. Therefore a writer writes into the frame until when it
-//! holds the latch. Every access with an earlier clock finds the line latched:
+//! worker would ever meet a held latch. Therefore a writer notes in the frame the time until which
+//! it holds the latch. Every access with an earlier clock finds the line latched:
 //!
 //! - Local readers and writers come back at that time.
-//! - Requests of other nodes are served at that time.
+//! - Requests of other nodes are served at that time at the earliest.
 //!
-//! Waiting writers get the latch in the order of their arrival, as with a fair latch. Otherwise a
-//! writer that goes from hit to hit without a break would starve the waiting writers: the latch is
-//! free at each of the writer's instants.
+//! A writer that finds accesses waiting for the latch comes after them, much as with a fair latch.
+//! Otherwise a writer that goes from hit to hit without a break would starve the waiting accesses:
+//! the latch is free at each instant of that writer.
 //!
 //! The frame keeps only the end of the hold. A worker with a clock before the writer's first
 //! instruction would have found the latch free, and waits all the same. The writes have happened
@@ -35,8 +35,8 @@ impl WorkerCore {
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a writer that comes now has to wait: a local writer holds the line, or other writers
-    /// have waited longer.
+    /// Whether a writer that comes now has to wait: a local writer holds the line, or accesses wait
+    /// for the latch and no access has reserved the line.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
         self.node.cache.find(addr).is_some_and(|id| {
@@ -56,7 +56,8 @@ impl WorkerCore {
         })
     }
 
-    /// Charges for an attempt to lock a line for a transaction, or for the end of a lock.
+    /// Charges for an attempt to lock a line for a transaction, or for the end of a lock, or for
+    /// its conversion to a node lock.
     #[inline]
     pub(crate) fn charge_lock(&self) {
         if let Some(costs) = &self.costs {
@@ -64,7 +65,7 @@ impl WorkerCore {
         }
     }
 
-    /// Charges for a read that hit. Returns false when a writer holds the line.
+    /// Charges for a read that hit. Returns false, without a charge, when a writer holds the line.
     #[cold]
     pub(crate) fn charge_read(&self, costs: &CpuCosts, frame: FrameId) -> bool {
         let free = self.held(frame).is_none();

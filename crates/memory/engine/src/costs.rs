@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuCosts {
     /// A hit: the search for the frame, and the local latch. Each attempt of a transaction to lock
-    /// a line, and each end of a lock, costs the same.
+    /// a line costs the same, and so does each end of a lock and each conversion to a node lock.
     pub hit: Duration,
     /// A read or write of 1 KiB in the cache. Each hit is charged for its whole line.
     pub copy_per_kib: Duration,

@@ -65,26 +65,27 @@ impl std::iter::Sum for Counters {
 }
 
 counters! {
-    /// Accesses that found the line in the needed mode.
+    /// Reads and writes that found the line in the needed mode, without a wait.
     cache_hits,
-    /// Accesses that had to request the line.
+    /// Accesses that had to wait for the line in its record.
     cache_misses,
     /// Accesses that waited while this node sent invalidation requests for the line. An access
     /// counts once for any number of requests (SELCC 7.1.1, figure 12).
     accesses_invalidating,
     /// Invalidation requests sent.
     invalidations_sent,
-    /// Invalidation requests answered with `Dropped`.
+    /// Requests of other nodes that this node answered with `Dropped`.
     invalidations_dropped,
-    /// Invalidation requests answered with `Busy`, because a transaction has locked the line.
+    /// Requests of other nodes that this node answered with `Busy`, because a transaction has
+    /// locked the line.
     invalidations_locked_out,
     /// Line locks that transactions took, including upgrades.
     locks,
-    /// Locks refused because another transaction, of this node or of another, has locked the line.
+    /// Locks refused because the line is locked in an incompatible mode, or counts as locked.
     locks_refused,
-    /// Queued requests of other nodes sent on after a grant that had no room for them.
+    /// Queued requests of other nodes sent on to the new holder after a hand-over.
     requests_passed_on,
-    /// Hold-offs of readers that gave a line up for an earlier refused writer.
+    /// Hold-offs of readers that gave a line up for a writer that was refused before.
     holdoffs,
     /// Invalidation requests of readers dropped because a starved writer has the line.
     refused_by_priority,
@@ -102,18 +103,19 @@ counters! {
     pledges_given_up,
     /// Shared lines taken over by pledge.
     takeovers,
-    /// Lines evicted.
+    /// Lines evicted for any reason: frames run short, release is early, or release is not lazy.
     evictions,
     /// Lines evicted because frames ran short.
     evictions_for_room,
     /// Batches of evictions for room: the lines of one memory node in one sweep, behind one
     /// doorbell.
     eviction_batches,
-    /// Lines chosen for eviction that were in use.
+    /// Lines chosen for eviction that were in use or gone by then.
     victims_in_use,
-    /// Evicted dirty lines copied to a write-back slot, so that their frames were free at once.
+    /// Released dirty lines copied to a write-back slot, so that their frames could be free at
+    /// once.
     write_backs_copied,
-    /// Evicted dirty lines without a free write-back slot.
+    /// Released dirty lines without a free write-back slot.
     write_backs_in_frame,
     /// Accesses that had to wait for a free frame.
     frame_waits,
@@ -129,11 +131,11 @@ counters! {
     verbs_cas,
     /// Fetch-and-adds posted.
     verbs_faa,
-    /// Messages sent.
+    /// Messages about lines sent. A message that is sent again counts once.
     messages,
     /// User messages sent: not part of the protocol, and not counted in `messages`.
     letters,
-    /// Duplicate messages, which were dropped.
+    /// Duplicate messages that arrived.
     repeats,
     /// Probes of a latch word after an ambiguous completion of an operation.
     inspections,

@@ -2,36 +2,42 @@
 //!
 //! ```text
 //!   sender: worker w of node n                       receiver: all workers of a node
-//!   Numbers: w, next[target] ──► stamp (w, number) ──► Seen[n][w]: highest, gaps ──► new or not
+//!   Numbers: w, last[target] ──► (w, number) ──► Seen[n][w]: highest, gaps ──► new or not
 //! ```
 //!
-//! A second copy does harm: an invalidation request that is granted twice is a WRITE into a frame
-//! that serves another line by then.
+//! A second copy does harm. For example, an invalidation request that is granted twice can cause a
+//! WRITE into a frame that serves another line by then.
 //!
 //! # State of the receiver
 //!
 //! For each worker of a sender, the receiver keeps the highest number that has arrived, and the
 //! *gaps*: lower numbers that have not arrived. A number that is neither above the highest nor a
-//! gap is a duplicate. So a number is never taken twice, however late its second copy is.
+//! gap counts as a duplicate. So a number is never taken twice, however late its second copy is.
 //!
 //! # Why a bounded number of gaps is enough
 //!
 //! No bound exists on how often one message is overtaken: one message can be late while thousands
-//! pass it. But the number of messages that are late at one time is bounded:
+//! pass it. But while no connection fails, the number of messages that are late at one time is
+//! bounded:
 //!
-//! 1. A worker numbers its messages in the order of posting.
+//! 1. A worker numbers its messages to one node in the order of posting.
 //! 2. The endpoint submits its batches to one target in that order.
-//! 3. At most `requests_max` requests of these batches are in flight.
-//! 4. So a gap belongs to one of three kinds of messages: (a) a message in flight; (b) a message
+//! 3. Where submitted messages can overtake each other, the fabric bounds the submitted requests of
+//!    one worker to one node.
+//! 4. So a gap belongs to one of four kinds of messages: (a) a submitted message; (b) a message
 //!    that a worker of the receiver has taken out of the inbox and not yet checked, at most one for
-//!    each worker; (c) a message that never arrives, because the network lost it or its endpoint
-//!    was dropped.
-//! 5. Kinds (a) and (b) together are fewer than [`Settings::gaps_max`](crate::Settings::gaps_max),
-//!    and the receiver keeps that many gaps.
-//! 6. With more gaps, the receiver forgets the lowest. That message has been overtaken most often,
+//!    each worker; (c) a message that is sent again after a failed connection, behind later
+//!    messages; (d) a message that never arrives, because the network lost it, the endpoint was
+//!    dropped or the post was refused.
+//! 5. [`NodeSettings::gaps_max`](crate::NodeSettings::gaps_max) must be above the number of
+//!    messages of the kinds (a) and (b) together. The receiver keeps that many gaps.
+//! 6. The kind (c) has no such bound: more messages join with each further failure of the
+//!    connection.
+//! 7. With more gaps, the receiver forgets the lowest. That message has been overtaken most often,
 //!    so it is most likely lost.
-//! 7. A forgotten message that arrives after all is dropped like a duplicate, and its waiters fail
-//!    at their deadlines. Forgetting a gap never makes the receiver take a message twice.
+//! 8. A forgotten message that arrives after all is dropped like a duplicate. The accesses that
+//!    need that message fail at their deadlines. Forgetting a gap never makes the receiver take a
+//!    message twice.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -42,8 +48,8 @@ use latchwork_verbs::ComputeNodeId;
 
 const NUMBER_BITS: u32 = 48;
 
-/// A message number with its sender: worker 16 bits | number 48 bits. The numbers of a worker count
-/// from 1 for every target. 48 bits are enough for years.
+/// A message number with its worker: worker 16 bits | number 48 bits. The numbers of a worker count
+/// from 1 for every target. At a million messages a second, 48 bits last almost nine years.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageNumber(u64);
 
@@ -54,7 +60,7 @@ impl MessageNumber {
         MessageNumber(u64::from(worker) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
     }
 
-    /// Reads a stamp from its word. `None` for a number that is never given.
+    /// Reads a message number from its word. `None` for the number 0, which no message has.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let stamp = MessageNumber(bits);
         (stamp.number() != 0).then_some(stamp)
@@ -91,8 +97,9 @@ impl Numbers {
 
 /// The message numbers that no worker of the node uses at the moment.
 ///
-/// A worker that starts continues the numbers of a worker that has left. So a stamp never stands
-/// for two messages. A receiver keeps only as many windows as the sender had workers at one time.
+/// A worker that starts continues the numbers of a worker that has left, if there is one. So a
+/// message number never stands for two messages. A receiver keeps only as many windows as the
+/// sender had workers at one time.
 #[derive(Default)]
 pub(crate) struct NumberPool {
     free: Mutex<(Vec<Numbers>, u16)>,
@@ -136,7 +143,7 @@ struct Window {
 }
 
 impl Window {
-    /// The numbers that are to come are distinct, lie below the highest, and are few.
+    /// The gaps are distinct, lie below the highest number, and are few.
     fn check(&self, gaps_max: usize) {
         assert!(self.gaps.len() <= gaps_max, "{} gaps, and room for {gaps_max}", self.gaps.len());
         assert!(self.gaps.iter().is_sorted_by(|a, b| a < b), "a search would miss a gap");
@@ -172,8 +179,8 @@ impl Window {
 
 /// The message numbers that have arrived from all other nodes.
 ///
-/// Each sending node has one lock, which a worker holds for a few instructions. So only workers
-/// that receive from the same node at the same moment contend.
+/// Each sending node has one lock, which a worker holds for a short time. So only workers that
+/// receive from the same node at the same moment contend.
 pub(crate) struct Seen {
     nodes: Box<[Windows]>,
     gaps_max: usize,
@@ -194,8 +201,8 @@ impl Seen {
         self.nodes[from.index()].0.lock().clear();
     }
 
-    /// Takes the message of `from` with this stamp. Returns whether it has arrived for the first
-    /// time.
+    /// Takes the message of `from` with this message number. Returns whether it has arrived for the
+    /// first time.
     pub(crate) fn take(&self, from: ComputeNodeId, stamp: MessageNumber) -> bool {
         let mut windows = self.nodes[from.index()].0.lock();
         let worker = usize::from(stamp.worker());
@@ -279,8 +286,8 @@ mod tests {
         assert!(seen.take(node(1), pool.take().next(node(2))), "nobody's numbers yet");
     }
 
-    /// Mistake: a worker gives its numbers back and goes on. Two workers would stamp messages
-    /// alike, and the receiver would drop one of each two.
+    /// Mistake: a worker gives its numbers back and goes on. Two workers would give their messages
+    /// the same numbers, and the receiver would drop one of each two.
     #[test]
     #[should_panic(expected = "are free already")]
     fn numbers_that_are_given_back_twice_are_found() {

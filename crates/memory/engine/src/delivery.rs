@@ -2,9 +2,9 @@
 //! an ambiguous completion.
 //!
 //! A message without a line is sent again under the same message number: the first copy that
-//! arrives counts ([`crate::repeats`]). A forward must not simply be sent again. The receiver may
-//! have used the first forward, and the second WRITE would overwrite the changes of the new owner.
-//! So the giver sends a probe first:
+//! arrives counts ([`crate::deduplicate`]). A forward must not simply be sent again. The receiver
+//! may have used the first forward, and the second WRITE would overwrite the changes of the new
+//! owner. So the giver sends a probe first:
 //!
 //! ```text
 //!   giver                              receiver
@@ -22,7 +22,10 @@
 //! 2. The number was not taken before. The grant never counts, even if it still lies in the inbox.
 //!    The frame is as free for a forward as before (R5).
 //!
-//! The operation of the giver is not complete before the probe reply: the bytes stay, and the
+//! A receiver that has forgotten the gap of the number answers as in case 1, although the grant
+//! never counts. The accesses that wait for the grant fail at their deadlines.
+//!
+//! The operation of the giver is not complete before the probe ends: the bytes stay, and the
 //! receiver is not notified that its line is settled. Probes and probe replies are messages without
 //! a line.
 //!
@@ -44,7 +47,7 @@ use crate::worker_core::WorkerCore;
 
 impl WorkerCore {
     /// Sends a message without a line. `awaited`: the line waits for an answer to the message, and
-    /// fails when the message is lost.
+    /// fails if the message may be lost.
     pub fn send(
         &self,
         addr: GlobalAddr,
@@ -127,8 +130,10 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
             None => self.letter_ended(&sent, error),
             Some(_) if again => self.doubt(sent),
-            // The forward has arrived, or the receiver is dead and keeps what the protocol's state
-            // in memory says it has. In both cases this node is finished with the line.
+            // The forward has arrived. Or it ended with an error after which it is not tried again:
+            // the receiver is dead or counts as dead, or this node has fenced itself. The
+            // protocol's state in memory says what the receiver owns. In each case this node is
+            // finished with the forward.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group),
                 None => self.resolve(sent.addr, sent.name()),
@@ -140,12 +145,12 @@ impl<P: CoherenceProtocol> Inner<P> {
     fn letter_ended(&self, sent: &Sent, error: Option<VerbError>) {
         strict_assert!(sent.ahead.is_none(), "a forward ends with its operation or its probe");
         let Some(error) = error else { return };
-        // The request of this node was lost, or may be. No other node would report that its answer
-        // does not come. Whether an answer will still write into the frame is unknown. So this node
-        // may not touch the line again.
+        // A request of this node was lost, or may be. No other node would report that its answer
+        // does not come. Unless the request was certainly never sent, an answer may still write
+        // into the frame, so the line fails.
         if sent.awaited {
-            // This holds only for the first attempt: of a request that was sent again, the first
-            // copy may have arrived.
+            // Only a request that was sent once is certainly unsent. Of a request that was sent
+            // again, the first copy may have arrived.
             if sent.tries == 0 && error.is_unsent() {
                 let mut records = self.node.records.shard(sent.addr).lock();
                 if let Some(record) = records.get_mut(&sent.addr)
@@ -162,9 +167,9 @@ impl<P: CoherenceProtocol> Inner<P> {
         if let Some(of) = Envelope::probed(&sent.body) {
             self.resolve(sent.addr, (sent.to, of));
         }
-        // For all other messages, the receiver is dead, or waits until its deadline. The same holds
-        // for a request that was passed on. To refuse that request here would be a second answer if
-        // the request has arrived.
+        // After the loss of any other message, the receiver is dead, or its accesses wait until
+        // their deadlines. The same holds for a request that was passed on. A refusal of that
+        // request from here would be a second answer if the request has arrived.
     }
 
     /// Fails a line after a request of this node has failed.

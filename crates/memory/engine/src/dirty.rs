@@ -8,7 +8,8 @@ use crate::write_back::Slot;
 
 impl WorkerCore {
     /// Takes the dirty bounds of a frame. Writers are shut out already, so the bounds cannot grow
-    /// any more.
+    /// any more. With the setting `dirty_bounds` off, the bounds of a dirty line are the whole
+    /// line.
     #[inline]
     pub fn take_dirty(&self, id: FrameId) -> DirtyBounds {
         let frame = self.node.cache.frame(id);
@@ -21,8 +22,8 @@ impl WorkerCore {
         }
     }
 
-    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean
-    /// or no slot is free.
+    /// Copies the dirty bytes of a line whose writers are shut out. `None` when the line is clean,
+    /// no slot is free, or the node has no slots.
     #[inline]
     pub fn copy_out(&self, addr: GlobalAddr, id: FrameId, dirty: &DirtyBounds) -> Option<Slot> {
         let range = dirty.range();

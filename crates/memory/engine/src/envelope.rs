@@ -6,7 +6,8 @@
 //!  word 2:  worker of the sender 16 | number 48
 //!  word 3 and on: of the kind
 //!
-//!  probe, probe reply: word 3  stamp of the forward in question
+//!  probe, probe reply: word 3  message number of the forward in question
+//!  probe reply: word 0, bit 32  whether the forward has arrived
 //!  user message: words 1 to 13 belong to the layers above
 //! ```
 //!
@@ -18,18 +19,19 @@ use latchwork_verbs::{GlobalAddr, Message as Wire};
 
 use crate::deduplicate::MessageNumber;
 
-/// The words of a message. The engine writes the address and the stamp, the protocol the rest.
+/// The words of a message. The engine writes the address and the message number, the protocol the
+/// rest.
 pub type Body = [u64; Wire::WORDS];
 
 const DOUBT: u64 = 5;
 const VERDICT: u64 = 6;
-/// Not a message of the protocol: the words after this one belong to the layers above.
+/// Not a message of the protocol: the words after word 0 belong to the layers above.
 pub(crate) const MAIL: u64 = 10;
 
 const ADDR: usize = 1;
 const STAMP: usize = 2;
 
-/// The first word that not all kinds have.
+/// The first word after the envelope. Each kind has its own use of it.
 pub const REST: usize = 3;
 
 const _: () = assert!(DOUBT != VERDICT && DOUBT != MAIL && VERDICT != MAIL, "kinds differ");
@@ -42,12 +44,12 @@ const _: () = assert!(REST < Wire::WORDS, "a message has no room behind its enve
 pub enum Envelope {
     /// A message of the protocol.
     Line,
-    /// A probe: whether the forward with this stamp has arrived. If it has not, it never counts
-    /// from now on.
+    /// A probe: whether the forward with this message number has arrived. If it has not, it never
+    /// counts from now on.
     PendingProbe(MessageNumber),
     /// The probe reply.
     Verdict {
-        /// The stamp of the forward.
+        /// The message number of the forward.
         of: MessageNumber,
         /// Whether the forward has arrived.
         arrived: bool,
@@ -55,8 +57,8 @@ pub enum Envelope {
 }
 
 impl Envelope {
-    /// Reads the envelope of a message, and its stamp. `None` when the message has none, which a
-    /// peer of another version may send.
+    /// Reads the envelope of a message, and its message number. `None` when the message has no
+    /// envelope: a user message, or a message that a peer of another version may send.
     pub fn open(wire: &Wire) -> Option<(GlobalAddr, Envelope, MessageNumber)> {
         let head = wire.body[0];
         if head == MAIL {
@@ -75,7 +77,7 @@ impl Envelope {
         Some((GlobalAddr::from_bits(wire.body[ADDR]), envelope, stamp))
     }
 
-    /// The stamp in question, if `body` is a probe.
+    /// The message number of the probed forward, if `body` is a probe.
     pub(crate) fn probed(body: &Body) -> Option<MessageNumber> {
         if body[0] == DOUBT { MessageNumber::from_bits(body[REST]) } else { None }
     }
@@ -94,7 +96,7 @@ impl Envelope {
     }
 }
 
-/// Writes the address of the line and the stamp into a message.
+/// Writes the address of the line and the message number into a message.
 pub(crate) fn seal(body: &mut Body, addr: GlobalAddr, stamp: MessageNumber) {
     strict_assert!(body[0] != 0, "a message without a kind is about to leave");
     strict_assert!(body[0] != MAIL, "a user message has no envelope");

@@ -1,13 +1,13 @@
 //! Eviction: the release of lines to free their frames for other lines (SELCC 5.2).
 //!
-//! Each worker that polls evicts, on every sweep on which frames run short, so that a miss finds a
-//! free frame. The victims of a sweep form one batch of lines for each memory node, behind one
-//! doorbell.
+//! Each worker that polls evicts, on every sweep on which frames run short, so that a miss mostly
+//! finds a free frame. The victims of a sweep form one batch of lines for each memory node, behind
+//! one doorbell.
 //!
 //! - The frame of a clean line is free at once. So is the frame of a dirty line whose changes can
 //!   be copied ([`crate::write_back`]).
-//! - Any other frame is free when the release of its line is complete. So is the frame of a line
-//!   with waiters, and every frame of a node without write-back slots.
+//! - In three cases a frame is free only when the release of its line is complete: the changes
+//!   could not be copied, the line has waiters, or the node has no write-back slots.
 //!
 //! In all cases the record stays until the release is complete. An access in the meantime waits for
 //! the line's own release (rule R1), in a new frame if the old one is free already. Requests of
@@ -25,7 +25,7 @@ use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::LocalSide;
 use crate::worker::{LEAVE_STEP, Worker};
 
-/// The lines that a leaving node releases between two sweeps.
+/// The most lines that a leaving node releases before it waits.
 const GIVE_BACK: usize = 64;
 
 impl<P: CoherenceProtocol> Worker<P> {
@@ -36,8 +36,8 @@ impl<P: CoherenceProtocol> Worker<P> {
     ///
     /// # Errors
     /// [`MemoryError::Stuck`] when no line was released for as long as the deadline, for example
-    /// because lines are locked or a memory node is dead. [`MemoryError::Fabric`] when the node may
-    /// no longer touch memory.
+    /// because lines are locked, a line has failed or a memory node is dead.
+    /// [`MemoryError::Fabric`] when the node may no longer touch memory.
     pub async fn give_back(&self) -> Result<(), MemoryError> {
         let (inner, node) = (&self.inner, &self.inner.node);
         let waited = node.settings.deadline;
@@ -70,7 +70,8 @@ impl<P: CoherenceProtocol> Worker<P> {
 }
 
 impl<P: CoherenceProtocol> Inner<P> {
-    /// The number of frames to free. Zero while an eviction does not pay. Called on every sweep.
+    /// The number of frames to free. Zero while enough frames are free or coming. Called on every
+    /// sweep.
     #[inline]
     fn shortage(&self) -> usize {
         let NodeCore { cache, reserve, frame_waiters, releasing, .. } = &*self.core.node;
@@ -123,7 +124,9 @@ impl<P: CoherenceProtocol> Inner<P> {
         gone > 0
     }
 
-    /// Evicts a line, unless the line is in use. Returns whether its release was posted.
+    /// Evicts a line, unless the line is in use, has failed or has an operation outstanding.
+    /// Returns whether the node gave the line up. If the release could not be posted, the line has
+    /// failed.
     pub(crate) fn evict(&self, addr: GlobalAddr) -> bool {
         let mut records = self.node.records.shard(addr).lock();
         let record = self.record(&mut records, addr);
@@ -141,9 +144,10 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Frees the frame of a line whose release was just posted, or marks the frame to be freed when
-    /// the release is complete.
+    /// the release is complete. If the release could not be posted, the line has failed and its
+    /// frame is released.
     ///
-    /// The frame can be free at once for these reasons:
+    /// After a post, the frame can be free at once for these reasons:
     ///
     /// 1. The line was at rest. No verb except the release was in flight, no invalidation request
     ///    was open (R5), and no access had reserved the line.

@@ -82,8 +82,9 @@ impl FrameCopy<'_> {
         self.grant(Ownership::Exclusive);
     }
 
-    /// Forbids all use of the shared copy for a while, unless local code uses it or has it
-    /// reserved. Returns whether the use is forbidden. Upgrades do not end.
+    /// Forbids all use of the shared copy for a while. Fails if local code uses the copy, waits for
+    /// its latch, or has it reserved or locked. Returns whether the use is forbidden. Upgrades do
+    /// not end.
     pub fn try_suspend(&mut self) -> bool {
         !self.is_reserved() && !self.held && self.frame().try_invalidate()
     }
@@ -101,8 +102,8 @@ impl FrameCopy<'_> {
         self.grant(Ownership::Shared);
     }
 
-    /// Forbids all use of the copy, unless local code uses it or has it reserved. Returns whether
-    /// the use is forbidden.
+    /// Forbids all use of the copy, and ends upgrades. Fails if local code uses the copy, waits for
+    /// its latch, or has it reserved or locked. Returns whether the use is forbidden.
     #[inline]
     pub fn try_invalidate(&mut self) -> bool {
         if self.is_reserved() || self.held || !self.frame().try_invalidate() {
@@ -112,13 +113,14 @@ impl FrameCopy<'_> {
         true
     }
 
-    /// Forbids writing, unless local code is writing or has the copy reserved. Returns whether
-    /// writing is forbidden.
+    /// Forbids writing. Fails if local code is writing, waits for the latch, or has the copy
+    /// reserved or locked to write. Returns whether writing is forbidden.
     pub fn try_demote(&mut self) -> bool {
         !self.is_reserved() && !self.held && self.frame().try_demote()
     }
 
-    /// The mode in which transactions of this node have locked the copy.
+    /// The mode in which transactions of this node keep the copy here. A node lock counts as
+    /// exclusive.
     pub fn locked(&self) -> Option<AccessMode> {
         match self.frame?.kept() {
             Ownership::Invalid => None,

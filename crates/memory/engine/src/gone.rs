@@ -6,9 +6,9 @@ use latchwork_verbs::ComputeNodeId;
 /// The nodes that are dead or have left, one bit for each.
 #[derive(Default)]
 pub(crate) struct Gone {
-    /// Until a poll has failed the lines that wait for the node.
+    /// A bit is set until a worker has failed the lines that wait for the node.
     missed: AtomicU64,
-    /// Until another node of the id is admitted.
+    /// A bit is set until another node of the id is admitted.
     gone: AtomicU64,
 }
 
@@ -20,7 +20,8 @@ impl Gone {
     /// Notes that a node is dead or has left.
     pub(crate) fn miss(&self, peer: ComputeNodeId) {
         self.gone.fetch_or(bit(peer), Ordering::Relaxed);
-        // Release ordering: a worker that sees the bit posts nothing to the peer that could arrive.
+        // Release ordering: the caller has cut the peer off before. A worker that sees the bit sees
+        // the cut as well, so its later verbs to the peer fail.
         self.missed.fetch_or(bit(peer), Ordering::Release);
     }
 
@@ -53,7 +54,8 @@ impl Gone {
         let all = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
         let gone: Vec<_> = all.filter(|peer| missed & bit(*peer) != 0).collect();
         fail(&gone);
-        // Release ordering: a thread that sees the bits cleared may admit another node of that id.
+        // Release ordering: a thread that sees the bits cleared sees the failed lines. That thread
+        // may admit another node of the id.
         self.missed.fetch_and(!missed, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Cover`]: the time until which the handler polls although workers are awake.
+//! [`HandlerCover`]: the time until which the handler polls although workers are awake.
 //!
 //! 1. A message wakes no thread while a worker of its node polls.
 //! 2. The kernel may have given that worker's core to another program. Then the message, and the
@@ -6,7 +6,7 @@
 //! 3. So while other programs want the workers' cores, the handler takes messages every
 //!    [`INTERVAL`].
 //! 4. The kernel prefers a thread that mostly sleeps to a thread that uses its whole share. So the
-//!    handler is on time.
+//!    handler mostly gets a core in time.
 
 use std::time::Duration;
 

@@ -43,7 +43,8 @@ pub(crate) struct Inner<P: CoherenceProtocol> {
     pub(crate) polled_late: Cell<bool>,
     /// The alarm in the deadline that the executor got last.
     pub(crate) reported: Cell<Option<Time>>,
-    /// Whether the deadline that the executor got last includes the node's [cover](crate::cover).
+    /// Whether the deadline that the executor got last includes the node's
+    /// [cover](crate::handler_cover).
     pub(crate) covers: Cell<bool>,
     /// The slot of the poller that can keep this worker, while the poller lives.
     pub(crate) kept: Weak<Kept<P>>,

@@ -7,23 +7,23 @@
 //! [`CoherenceProtocol`], which decides the owners of each line.
 //!
 //! ```text
-//!   try_read, try_write ─────────────► Cache (hit: no lock, no shared write)
+//!   try_read, try_write ─────────────► Cache (hit: no shard lock)
 //!   ensure ──► Record of the line ──► CoherenceProtocol ──► WorkerCore ──► Port ──► fabric
 //!                  ▲   (shard lock)       ▲                                  │
 //!                  │                      └── completions, messages ◄────────┘
 //!              waiters: futures that subscribe, and own nothing
 //! ```
 //!
-//! The ownership in the frame is the whole state of a line at rest. A line that is being obtained,
-//! requested or released also has a line record. The record is keyed by address and outlives the
-//! frame. It has two parts: [`LocalSide`] belongs to the engine, [`CoherenceProtocol::Line`] to the
-//! protocol.
+//! A frame holds the whole state of a line at rest: the ownership, the dirty bounds and the bytes.
+//! A line has a line record while the line is obtained, requested or released, while a hold-off
+//! runs, and after a failure. The record is keyed by address and can outlive the frame. It has two
+//! parts: [`LocalSide`] belongs to the engine, [`CoherenceProtocol::Line`] to the protocol.
 //!
 //! # The owners of state
 //!
 //! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the blocked
-//!   lines, the alarms, the message numbers, the set of dead nodes, and the history of lines.
-//!   [`CoherenceNode`] adds the records.
+//!   lines, the alarms, the message numbers, the set of nodes that are dead or have left, and the
+//!   history of lines. [`CoherenceNode`] adds the protocol and the records.
 //! - The worker ([`WorkerCore`]) owns its port, its messages in flight, its write-back slots, its
 //!   permits, its counters and its recent lines.
 //! - The engine's part of a record ([`LocalSide`]) owns the frame of the line, the [`Waiters`], the
@@ -45,14 +45,16 @@
 //! # What holds
 //!
 //! - Only the protocol decides the ownership of lines. The engine carries out its actions.
-//! - A frame loses its right to be read before the release of its line is posted.
-//! - A frame serves no other line while a verb may read or write the frame. The line record holds
-//!   the frame until the operation and its forwards are complete.
+//! - The right to read a frame ends before the release of its line is posted.
+//! - A frame serves no other line while a verb may read or write the frame. An operation or a
+//!   forward that uses a frame keeps the frame in the line record until its completion.
 //! - The dirty bytes of an evicted line are copied to a write-back slot if one is free, so that the
-//!   frame is free at once. The slot holds the copy until the operation is complete.
-//! - A message that arrives twice counts once.
+//!   frame can be free at once. The slot holds the copy until the operation is complete.
+//! - A message about a line counts once, even if it arrives twice. User messages have no such
+//!   protection.
 //! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
-//! - Every wait ends at [`NodeSettings::deadline`].
+//! - Every wait for a line ends at [`NodeSettings::deadline`]. Waits for the memory pool have the
+//!   deadline of the pool.
 //!
 //! # Example
 //!

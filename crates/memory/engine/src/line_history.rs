@@ -13,10 +13,11 @@
 //!                 few misses) since)
 //! ```
 //!
-//! - A use while the line is recent is no part of the prediction: a release a few misses later has
-//!   served this use as well.
-//! - A recent line that another node takes before its next use is *hurried*: the next time it is
-//!   released at once.
+//! - A use while the line is recent is no part of the prediction: a release a few misses later
+//!   would have served this use as well.
+//! - A line is *contested* when its predictions were mostly wrong.
+//! - A line that other nodes mostly take while it is recent, before its next use, is *hurried*. A
+//!   line that is contested and hurried is released at the end of the access.
 //! - The node never learns whether a released line would have been used again. So one contested
 //!   line in [`TRIAL`] or more is kept all the same, and one hurried line in [`LOOK`] becomes
 //!   recent.
@@ -35,8 +36,8 @@ pub(crate) const LOOK: u64 = 64;
 /// copies.
 pub(crate) const PREDICTION_MISSES: usize = 256;
 
-/// A bounded count in some bits of a cell: how often one of two outcomes came rather than the
-/// other, of late.
+/// A bounded count in some bits of a 16-bit cell of the history: how often one of two outcomes came
+/// rather than the other, of late.
 #[derive(Clone, Copy)]
 struct Count {
     shift: u8,
@@ -108,17 +109,18 @@ impl Count {
 }
 
 /// The outcomes of predictions. Lines share cells, as branches share cells in a branch predictor.
-/// The most used lines have a cell for themselves most of the time. A line without an outcome takes
-/// the count of all lines.
+/// Except in very large caches the cells outnumber the frames, so a line in the cache mostly has a
+/// cell for itself. An exclusive line without an outcome takes the count of all lines. For a shared
+/// copy, both counts are summed.
 pub(crate) struct History {
-    // Relaxed throughout: a race loses at most one outcome.
+    // Relaxed throughout: a race loses a few outcomes at most.
     cells: Box<[AtomicU16]>,
     all: AtomicU16,
 }
 
 impl History {
     /// A history for a node with so many frames. Each frame has several cells, because the node has
-    /// had more lines than it has frames.
+    /// had more lines than it has frames. Only very large caches have fewer cells.
     pub(crate) fn new(frames: usize) -> History {
         let cells = (frames * 8).next_power_of_two().clamp(1 << 10, 1 << 24);
         History { cells: (0..cells).map(|_| AtomicU16::new(0)).collect(), all: AtomicU16::new(0) }
@@ -159,7 +161,8 @@ impl History {
         }
     }
 
-    /// Whether another node would take the line before its next use, even while the line is recent.
+    /// Whether another node would most likely take the line before its next use, even while the
+    /// line is recent.
     pub(crate) fn is_hurried(&self, addr: GlobalAddr) -> bool {
         let (own, all) = self.counts(addr, HURRIED);
         own.or(all).is_some_and(|n| n >= HURRIED_ENOUGH)

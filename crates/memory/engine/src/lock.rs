@@ -2,16 +2,16 @@
 //!
 //! A line lock is a count in the frame of the line. `latchwork-cache` describes the word of the
 //! count and how the word stops all operations that take the line away. So a locked line stays at
-//! its node. The line machine answers `Busy` to the requests that the lock refuses, those included
+//! its node. The line machine answers `Busy` to the requests that the lock refuses, also to those
 //! that are queued when the lock is taken. No request waits for a lock, so the end of a lock sends
 //! no message.
 //!
-//! A line that is here in the needed mode is locked without the lock of the line's shard. There are
-//! two exceptions, which the lock word marks: other nodes have requested the line, or the line has
-//! failed. Such a line is locked under the shard lock, which has two effects:
+//! A line that is here in the needed mode is locked without the lock of the line's shard, except in
+//! three cases. The lock word marks two of them: other nodes have requested the line, or the line
+//! has failed. In the third case the worker has no permit. In these cases the line is locked under
+//! the shard lock, which has two effects:
 //!
-//! - A waiter that has waited until the bound of the [line lease](crate::Settings::lease) comes
-//!   first.
+//! - Once the [line lease](crate::NodeSettings::lease) is over, the queued requests come first.
 //! - A requester that the lock refuses is answered in the same step.
 
 use std::fmt;
@@ -81,13 +81,15 @@ impl<P: CoherenceProtocol> Drop for Lock<P> {
 enum Try {
     /// The line is locked now.
     Locked(FrameId),
-    /// Another lock excludes this lock.
+    /// Another lock excludes this lock, or the line may not be locked before its node locks have
+    /// ended.
     Refused,
-    /// The node does not own the line in the needed mode.
+    /// The node does not own the line in the needed mode, or requests of other nodes come first.
     NotHere,
 }
 
-/// One frame in so many, at most, is kept for lines that were refused to readers.
+/// One frame in so many, at most, is kept for lines that were refused to readers. In any case one
+/// frame may be kept.
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
@@ -103,8 +105,9 @@ fn ownership(mode: AccessMode) -> Ownership {
 }
 
 impl<P: CoherenceProtocol> Inner<P> {
-    /// Locks the line without the lock of its shard, if the line is here in the needed mode and no
-    /// other node has requested it.
+    /// Locks the line without the lock of its shard. The line must be here in the needed mode,
+    /// without a request of another node, and a permit must be at hand. Otherwise the result is
+    /// `Ask`.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
         let node = &*self.core.node;
@@ -183,7 +186,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         if let Some(record) = records.get_mut(&addr)
             && record.local.failed.is_some()
         {
-            // The frame was kept for the lock.
+            // The frame may have been kept for the lock.
             self.core.give_frame_back(&mut record.local);
         }
         self.finish(&mut records, addr);
@@ -217,9 +220,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     ///
     /// 1. The wait of a refused reader stays registered until the lock ends (under SELCC by its bit
     ///    in the latch word), and the line keeps its frame.
-    /// 2. Such lines take a quarter of the frames at most, and lines that are locked here take a
-    ///    half.
-    /// 3. So there are always frames for other lines.
+    /// 2. Such lines take a quarter of the frames at most. Lines that are locked here take a half
+    ///    by default.
+    /// 3. So by default there are always frames for other lines, unless the cache is tiny.
     /// 4. Without the bound, two nodes could both wait for a frame, after the transactions of each
     ///    have locked the lines that the other has tried to read.
     pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
@@ -234,8 +237,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         record.local.counts_as_refused
     }
 
-    /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here or is not
-    /// wanted any more.
+    /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here, has no
+    /// frame or is not wanted any more.
     pub(crate) fn see_to_refusal(&self, record: &mut Record<P::Line>) {
         let over = record.line.hold() != Ownership::Invalid
             || !record.line.is_wanted() && record.local.waiters.is_empty()
@@ -248,7 +251,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Takes a lock, if this node may have one more locked line. Returns whether the lock was
-    /// taken. A line that is locked already needs no permit.
+    /// taken. A line that is locked already needs no permit. Fails with
+    /// [`MemoryError::TooManyLocks`] when a permit is needed and none is left.
     fn count_lock(
         &self,
         addr: GlobalAddr,

@@ -5,7 +5,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
 use crate::deduplicate::MessageNumber;
 use crate::envelope::Body;
 
-/// How often an operation or a message with an ambiguous completion is tried again. Then the
+/// How often an operation or a message with an ambiguous completion is tried again. After that the
 /// connection counts as dead.
 pub const TRIES_MAX: u8 = 16;
 

@@ -1,4 +1,4 @@
-//! [`Node`]: a compute node, with the records of its lines.
+//! [`CoherenceNode`]: a compute node, with the records of its lines.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ impl<P: CoherenceProtocol> CoherenceNode<P> {
         self.records.shard(line).lock().contains_key(&line)
     }
 
-    /// The number of lines with a record: lines that are being obtained, released or requested.
-    /// Zero on a node at rest.
+    /// The number of lines with a record: lines that are being obtained, released or requested,
+    /// lines in a hold-off, and failed lines. Zero on a node at rest without failed lines.
     pub fn lines_in_flight(&self) -> usize {
         self.records.len()
     }
 
-    /// The number of frames of failed lines. Such a frame serves no other line, because an answer
-    /// to an invalidation request may still be written into it.
+    /// The number of frames of failed lines. Such a frame serves no other line, for example because
+    /// an answer to an invalidation request may still be written into it.
     pub fn lost_frames(&self) -> usize {
         let lost = |shard: &Mutex<Records<P::Line>>| {
             let records = shard.lock();

@@ -40,7 +40,8 @@ pub struct NodeParts {
     pub settings: NodeSettings,
 }
 
-/// What the workers of a compute node share under any protocol: all but the records of its lines.
+/// What the workers of a compute node share under any protocol: all but the protocol and the
+/// records of its lines.
 pub struct NodeCore {
     pub(crate) id: ComputeNodeId,
     pub(crate) cache: Cache,
@@ -62,8 +63,9 @@ pub struct NodeCore {
     pub(crate) releasing: AtomicUsize,
     /// The bound on the lines that transactions lock.
     pub(crate) lock_share: Share,
-    /// The number of lines that readers without a wait for locks have requested, or were refused.
-    /// Such lines keep their frames until the lock ends.
+    /// The number of lines that count for [`may_be_refused`](crate::inner::Inner::may_be_refused):
+    /// a reader that does not wait for locks has requested them. A line that was refused to such a
+    /// reader keeps its frame until the lock ends.
     pub(crate) refused: AtomicUsize,
     /// The message numbers that have arrived.
     pub(crate) seen: Seen,
@@ -180,7 +182,7 @@ impl NodeCore {
         self.lock_share.locked()
     }
 
-    /// The counts of all workers of the node.
+    /// The counts of all present and past workers of the node.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.counters.lock().iter().for_each(|worker| sum.add_worker(worker));

@@ -2,8 +2,8 @@
 //! permit.
 //!
 //! A worker draws several permits at once and keeps returned permits for its next locks, so that
-//! locking shares no memory. The bound is exact all the same: the permits that a worker keeps count
-//! as taken.
+//! locking mostly shares no memory. The bound is never exceeded: the permits that a worker keeps
+//! count as taken. But a lock can fail while other workers keep permits.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Kept {
 
 /// The most permits of one draw.
 const DRAW_MAX: usize = 32;
-/// All workers together keep at most one permit in so many.
+/// The workers together keep at most one permit in so many, while their number does not grow.
 const KEPT_SHARE: usize = 8;
 const _: () = assert!(KEPT_SHARE >= 2 && DRAW_MAX > 0, "draws leave permits to other workers");
 
@@ -83,7 +83,8 @@ impl Share {
 /// One worker's permits.
 pub(crate) struct Permits {
     kept: Arc<Kept>,
-    /// The size of the last draw. The worker keeps at most twice as many permits.
+    /// The planned size of the last draw. The worker keeps at most twice as many permits. Zero:
+    /// each draw is one permit, and the worker keeps none.
     draft: Cell<usize>,
 }
 
@@ -94,8 +95,9 @@ impl Permits {
         Permits { kept, draft: Cell::new(0) }
     }
 
-    /// Provides a permit, on a node with so many workers. False when no permit is left. Callers
-    /// then call [`use_one`](Permits::use_one) or [`settle`](Permits::settle).
+    /// Provides a permit, on a node with so many workers. False when the worker keeps no permit and
+    /// none is left to draw. Callers then call [`use_one`](Permits::use_one) or
+    /// [`settle`](Permits::settle).
     #[inline]
     pub(crate) fn provide(&self, share: &Share, workers: impl FnOnce() -> u32) -> bool {
         self.kept.get() > 0 || self.draw(share, workers())

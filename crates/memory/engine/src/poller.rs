@@ -14,8 +14,8 @@ use crate::protocol::CoherenceProtocol;
 /// How often a handler checks for requests that the workers should have served.
 pub(crate) const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The bound of doorbells for the batches that follow from completions in one sweep. A refused
-/// access takes two. Beyond a few, the messages of other nodes have waited long enough.
+/// The most additional doorbells at the end of one sweep, for batches that follow from completions.
+/// A refused access takes two. Beyond a few, the messages of other nodes have waited long enough.
 const RINGS_MAX: usize = 4;
 
 impl<P: CoherenceProtocol> Inner<P> {
@@ -55,8 +55,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     ///
     /// Some fabrics complete batches as they are submitted. Then the following batches are
     /// submitted in the same step: the invalidation request after a refused operation, or the
-    /// message after a hand-over. No batch waits for the next sweep. On other fabrics there is
-    /// nothing to poll yet.
+    /// message after a hand-over. No posted batch waits for the next sweep. On other fabrics there
+    /// is mostly nothing to poll yet.
     fn ring(&self) {
         self.core.port.ring();
         for _ in 0..RINGS_MAX {

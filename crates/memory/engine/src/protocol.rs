@@ -1,10 +1,9 @@
-//! [`CoherenceProtocol`]: what a coherence protocol gives to the engine, and what it gets.
+//! [`CoherenceProtocol`]: the calls of the engine to a coherence protocol.
 //!
 //! The engine has the frames, the waiters, the messages and the alarms of a node. The protocol
 //! decides which node owns a line. For every line with a record the protocol keeps a part of its
-//! own in that record ([`CoherenceProtocol::Line`]). Each call about a line comes with a
-//! [`LineSite`], under the lock of the line's shard: the protocol posts, sends and sets alarms, and
-//! never waits.
+//! own in that record ([`CoherenceProtocol::Line`]). A call with a [`LineSite`] runs under the lock
+//! of the line's shard: the protocol posts, sends and sets alarms, and never waits.
 //!
 //! ```text
 //!   access, eviction ─ want, evict ─►┌──────────┐─ post, send, forward ─► WorkerCore ─► fabric
@@ -98,7 +97,8 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Requests the line for an access that has just begun to wait.
     fn want(&self, site: &mut LineSite<'_, Self>, access: LineAccess);
 
-    /// Releases the line, if it is at rest and not in use, because its frame is needed.
+    /// Releases the line, if it is at rest and not in use: its frame is needed, or the release is
+    /// early.
     fn evict(&self, site: &mut LineSite<'_, Self>);
 
     /// Serves the queued requests: local code may have stopped using the line.
@@ -131,7 +131,7 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Handles a request of this node that never reached `to`.
     fn unsent(&self, site: &mut LineSite<'_, Self>, to: ComputeNodeId, error: VerbError);
 
-    /// Gives up what other nodes wait for, after the line has failed here.
+    /// Ends the waits of other nodes for an attempt of this node, after the line has failed here.
     fn failed(&self, site: &mut LineSite<'_, Self>);
 
     // ---- completions ----

@@ -1,8 +1,8 @@
 //! Line records: the state of lines that their frames do not hold.
 //!
-//! A line at rest has no record: the ownership in its frame is its whole state. A record is keyed
-//! by address and outlives the frame. So an access to an evicted line waits for the line's own
-//! release (rule R1).
+//! A line at rest has no record: its frame holds its whole state. A record is keyed by address and
+//! can outlive the frame. So an access to an evicted line waits for the line's own release (rule
+//! R1).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -107,8 +107,8 @@ pub struct LocalSide {
     /// Pending probes: forwards that may not have arrived.
     pub(crate) probes: Vec<PendingProbe>,
     /// The error of an operation or an invalidation request: the node cannot request the line any
-    /// more. After a failed invalidation request the frame serves no other line, because an answer
-    /// may still be written into the frame.
+    /// more. While an answer to an invalidation request may still be written into the frame, the
+    /// frame serves no other line.
     pub failed: Option<VerbError>,
 }
 

@@ -1,6 +1,6 @@
 //! Release of lines that no other node has requested. Without lazy release (SEL) a line is released
-//! at once. With adaptive release the node releases the lines that other nodes would take anyway
-//! ([`History`](crate::history::History)).
+//! at once. With adaptive release the node releases the lines that other nodes would most likely
+//! take anyway ([`History`](crate::line_history::History)).
 
 use latchwork_cache::{FrameWatch, Ownership};
 use latchwork_runtime::Time;
@@ -17,7 +17,8 @@ use crate::worker_core::WorkerCore;
 
 impl<P: CoherenceProtocol> Inner<P> {
     /// Schedules the release of an unused line, if release is not lazy or the line is marked
-    /// `unwanted`. A reserved or locked line is released by the end of that reservation or lock.
+    /// `unwanted`. A reserved or locked line is not scheduled: the end of that reservation or lock
+    /// decides about the line.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
         let held = record.line.is_at_rest() && record.line.hold() != Ownership::Invalid;
         if !held || self.core.node.lazy_release && !std::mem::take(&mut record.local.unwanted) {
@@ -52,8 +53,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Handles the end of an access that obtained the line, where such ends matter
-    /// ([`NodeCore::minds_ends`]). The line becomes recent or is released at once. The oldest
-    /// recent line may leave the recent lines.
+    /// ([`NodeCore::minds_ends`]). The line is released at once, is marked to be released, or
+    /// becomes recent. The oldest recent line may leave the recent lines.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
         let node = &*self.core.node;
         if !node.lazy_release {
@@ -89,14 +90,15 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
         let node = &*self.core.node;
-        // If the frame serves another line by now, it is not watched, or the other line leaves the
-        // recent lines a little early.
+        // The line may have left and come back, or the frame may change to another line at this
+        // moment. Then the frame is not watched, or a newer watch ends a little early.
         let Some(id) = node.cache.find(addr) else { return };
         let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
         if used {
             node.history.lingered(addr, true);
         }
-        // A contested line that is in use opens no prediction: mostly other nodes want it.
+        // A contested line opens no prediction, even if its use keeps it here: mostly other nodes
+        // want it.
         if keep || self.core.contested(addr).is_none() {
             node.cache.frame(id).watch(FrameWatch::Long);
             if node.cache.frame(id).state().ownership() == Ownership::Shared {
@@ -107,8 +109,9 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
     }
 
-    /// Marks a line with an open record to be released when it is at rest: a line that was handed
-    /// over is released when it is settled (R4). Returns whether the line was marked.
+    /// Marks a line that is not at rest, to be released when it is at rest. For example, a line
+    /// that came by hand-over is released when it is settled (R4). Returns whether the line was
+    /// marked.
     fn release_soon(&self, addr: GlobalAddr) -> bool {
         let mut records = self.node.records.shard(addr).lock();
         let under_way = records.get_mut(&addr).filter(|record| !record.line.is_at_rest());
@@ -136,9 +139,9 @@ impl WorkerCore {
         }
     }
 
-    /// Handles a line that served several waiters. For a shared copy the prediction was right,
-    /// however soon a writer takes the copy: a line so popular inside the node is not fetched more
-    /// often than other nodes request it.
+    /// Handles a recent line that another access of the node obtained before. For a shared copy the
+    /// prediction was right, however soon a writer takes the copy: a copy so popular inside the
+    /// node pays for its fetch.
     fn served_several(&self, addr: GlobalAddr, hold: Ownership) {
         if hold == Ownership::Shared {
             self.node.history.taken(addr, hold, true);
@@ -152,8 +155,8 @@ impl WorkerCore {
         self.contested_as(addr, cache.frame(id).state().ownership())
     }
 
-    /// Like [`contested`](Inner::contested), for a line with the ownership `hold`. Two kinds of
-    /// lines stay:
+    /// Like [`contested`](WorkerCore::contested), for a line with the ownership `hold`. Two kinds
+    /// of lines stay, whatever their history:
     ///
     /// - lines of a worker with other waiting accesses, because an early release saves waiting and
     ///   costs hits;
@@ -170,8 +173,9 @@ impl WorkerCore {
         if stays { None } else { self.node.history.contested(addr, hold) }
     }
 
-    /// Opens a prediction for a shared copy. The prediction ends at the latest after [`BET_MISSES`]
-    /// later predictions of this worker for shared copies. Then it was right if the copy was used.
+    /// Opens a prediction for a shared copy. The prediction ends at the latest after
+    /// [`PREDICTION_MISSES`] later predictions of this worker for shared copies. If the copy was
+    /// used by then, the prediction counts as right. If not, it does not count.
     ///
     /// Without this end, a wrong prediction would be known as soon as a writer comes, and a right
     /// one only when the copy goes. Right predictions would seem rare.

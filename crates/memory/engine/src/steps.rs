@@ -1,6 +1,6 @@
 //! Steps of line records: how a record begins, what follows every event, and how a record ends.
 //!
-//! All functions here run under the lock of the line's shard. They post and never wait. Two
+//! All steps of a record run under the lock of the line's shard. They post and never wait. Two
 //! properties follow:
 //!
 //! - The actions of one step reach the worker's send queue in the order of the protocol.
@@ -38,7 +38,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Updates the record after its events and removes a record that is over. Callers call this
-    /// after the last event under one hold of the shard's lock.
+    /// after the last event under one hold of the shard's lock, unless they only fail the line.
     pub(crate) fn finish(&self, records: &mut Records<P::Line>, addr: GlobalAddr) {
         let node = &*self.core.node;
         let Some(record) = records.get_mut(&addr) else { return };
@@ -130,11 +130,13 @@ impl<P: CoherenceProtocol> Inner<P> {
 }
 
 impl WorkerCore {
-    /// Releases the frame of a line whose operation has failed.
+    /// Releases the frame of a line that has failed, unless a lock or a pending probe keeps the
+    /// frame.
     ///
-    /// 1. The operation is over (R1) and no invalidation request is open (R5).
+    /// 1. Callers ensure that neither an operation of the line (R1) nor an answer to an
+    ///    invalidation request (R5) reads or writes the frame any more.
     /// 2. So no verb reads or writes the frame any more, except a forward with a pending probe.
-    /// 3. So the frame is released when no probe is pending.
+    /// 3. So the frame is released if no probe is pending.
     pub fn give_frame_back(&self, local: &mut LocalSide) {
         strict_assert!(local.failed.is_some(), "a line that has not failed keeps its frame");
         strict_assert!(!local.evicting, "the release in flight reads the frame");

@@ -14,8 +14,8 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     #[cold]
     fn give_up_on_the_missed(&self) -> bool {
-        // An invalidation request that was sent before is in its record by now. A later request
-        // fails when it is posted.
+        // An invalidation request that was sent before the report is in its record by now. A later
+        // request fails at its post or at its completion.
         self.core.node.gone.settle(|gone| {
             for shard in self.node.records.shards() {
                 let mut records = shard.lock();

@@ -17,7 +17,8 @@ pub(crate) enum Outcome {
     Granted,
     /// An upgrade has lost its copy.
     GaveWay,
-    /// Another node has locked the line, and the access does not wait for locks.
+    /// Another node has locked the line or it counts as locked, and the access does not wait for
+    /// locks.
     Locked,
     /// The fabric failed.
     Failed(VerbError),
@@ -32,7 +33,7 @@ pub struct LineAccess {
     pub upgrade: bool,
     /// Deadline: the result is useless after this time.
     pub by: Option<Time>,
-    /// The access ends with an outcome where another node has locked the line.
+    /// The access does not wait for locks: it ends when another node has locked the line.
     pub no_wait: bool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Waiter {
     pub(crate) asked: bool,
     /// Deadline: the result is useless after this time.
     pub(crate) by: Option<Time>,
-    /// The access ends with an outcome where another node has locked the line.
+    /// The access does not wait for locks: it ends when another node has locked the line.
     pub(crate) no_wait: bool,
     pub(crate) waker: Option<Waker>,
 }
@@ -75,7 +76,7 @@ impl Waiter {
     }
 }
 
-/// The accesses that wait for one line. Each is a future, which owns nothing.
+/// The accesses that wait for one line. Each waiter stands for a future, which owns no waiter.
 #[derive(Debug, Default)]
 pub struct Waiters {
     list: Vec<Waiter>,
@@ -102,7 +103,7 @@ impl Waiters {
         id
     }
 
-    /// The number of waiters, those included whose wait has ended and which have not seen it.
+    /// The number of waiters, including those with an outcome that their accesses have not taken.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn len(&self) -> usize {
         self.list.len()
@@ -191,7 +192,7 @@ impl Waiters {
     /// Grants the line in `frame`, with the ownership `hold`, to the waiters that this serves.
     ///
     /// The line is reserved in the same step. A request that is served next must not take the line
-    /// before each waiter has used it once.
+    /// before each waiter has used it once, or before the reservations expire.
     #[inline]
     pub fn grant(&mut self, frame: &Frame, hold: Ownership) {
         strict_assert_eq!(
@@ -223,7 +224,7 @@ impl Waiters {
     }
 
     /// Fails the accesses that still wait. A waiter with an earlier grant has a reservation, and
-    /// uses the line.
+    /// may still use the line.
     pub fn fail(&mut self, error: VerbError) {
         self.waiting().for_each(|waiter| waiter.end(Outcome::Failed(error)));
     }

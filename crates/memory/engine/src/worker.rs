@@ -50,9 +50,9 @@ impl<P: CoherenceProtocol> Worker<P> {
         Self::start_as(Role::Worker, node, port, inbox, handle)
     }
 
-    /// Starts the handler, which covers for the other workers. The handler runs no tasks, parks
-    /// whenever it can, and is woken for messages that arrive while no other worker polls. Every
-    /// node needs a handler.
+    /// Starts the handler, which covers for the other workers. The handler runs no tasks and parks
+    /// whenever it can. It is woken for messages that arrive while no other worker polls, for
+    /// alarms, and for cover. Every node needs a handler.
     pub fn start_handler(
         node: &Arc<CoherenceNode<P>>,
         port: Rc<Port>,
@@ -85,9 +85,9 @@ impl<P: CoherenceProtocol> Worker<P> {
         &self.inner.core.port
     }
 
-    /// Evicts a line now, unless the line is in use or has an operation outstanding. Returns
-    /// whether its release was posted. For callers that know that the node is finished with the
-    /// line.
+    /// Evicts a line now, unless the line is in use, has failed or has an operation outstanding.
+    /// Returns whether the node gave the line up. For callers that know that the node is finished
+    /// with the line.
     pub fn evict(&self, addr: GlobalAddr) -> bool {
         self.inner.core.node.geometry.is_line(addr) && self.inner.evict(addr)
     }
@@ -100,16 +100,19 @@ impl<P: CoherenceProtocol> Worker<P> {
     /// Ends the worker's part in the node.
     ///
     /// 1. The worker waits for its [finishers](Handle::spawn_finisher), at most until the deadline.
-    /// 2. The worker waits until no batch of it is in flight, again at most until the deadline.
-    /// 3. The worker gives up its part in the node's epochs.
+    /// 2. The worker waits until no batch of it is in flight. It waits again at most until the
+    ///    deadline, for this step and the next.
+    /// 3. The worker gives up its part in the node's epochs. That needs the end of its operations
+    ///    in progress.
     ///
     /// Callers await this before the worker's thread ends: no other thread can take the worker's
     /// completions. After the return, the completions of clones are taken as long as the executor
     /// runs, even those of dropped clones.
     ///
     /// # Errors
-    /// [`MemoryError::Stuck`] when that takes longer than the deadline; [`MemoryError::Fabric`]
-    /// when the node may no longer touch memory, so that the worker cannot give up anything.
+    /// [`MemoryError::Stuck`] when the steps 2 and 3 take longer than the deadline;
+    /// [`MemoryError::Fabric`] when the node may no longer touch memory, so that the worker cannot
+    /// give up anything.
     pub async fn leave(self) -> Result<(), MemoryError> {
         let inner = &self.inner;
         let waited = inner.core.node.settings.deadline;

@@ -19,8 +19,8 @@ use crate::permits::Permits;
 use crate::tag::Tag;
 use crate::write_back::WriteBackRing;
 
-/// The recent lines of a worker, the latest last: they may be used again at once, until the worker
-/// has obtained enough other lines. The second field: the line is kept although it is contested.
+/// The lines that a worker obtained last, the latest last. A line leaves when the worker has
+/// obtained enough later lines. The second field: the line is kept although it is contested.
 pub(crate) type RecentLines = VecDeque<(GlobalAddr, bool)>;
 
 /// What a worker has under any protocol: its port, its messages in flight, its counters, and the

@@ -1,5 +1,5 @@
 //! The write-back slots (SELCC 5.2.1): registered memory for copies of the changes of evicted
-//! lines. The frame of a copied line is free before its changes have arrived in memory.
+//! lines. The frame of a copied line can be free before its changes have arrived in memory.
 //!
 //! Each worker has a fixed number of slots for each memory node, that is, for each of its queue
 //! pairs. A slot belongs to one write-back operation until that operation is complete, however

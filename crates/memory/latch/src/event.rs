@@ -11,13 +11,15 @@ use crate::{LatchWord, NodeSet, WordOp};
 pub enum Event {
     /// Local code wants the line.
     Want(Want),
-    /// The cache needs the frame for another line.
+    /// The node releases the line if it is at rest and not in use: the frame is needed, the release
+    /// is early, or the node leaves.
     Evict,
-    /// The operation is complete, forwards included. The word was `old` before the operation.
+    /// The operation is complete, and its forwards are complete too.
     Completed {
         /// The operation.
         op: WordOp,
-        /// The value that the atomic verb returned.
+        /// The word that the atomic verb found. After a probe: a word with the same consequences
+        /// ([`WordProbe::Over`](crate::WordProbe::Over)).
         old: LatchWord,
     },
     /// A message arrived.
@@ -44,8 +46,8 @@ pub enum Action {
         /// The content.
         message: LatchMessage,
     },
-    /// Forward the line into the requester's frame, then send the grant, in one batch. The bytes do
-    /// not change until the operation that is posted next is complete.
+    /// Forward the line into the requester's frame, then send the grant, in one batch. The bytes
+    /// must not change until the operation that is posted next is complete.
     Forward {
         /// The granted request, with the address of the requester's frame.
         request: InvalidationRequest,
@@ -54,11 +56,12 @@ pub enum Action {
     },
     /// Report [`Event::Retry`] after a back-off that fits this priority.
     Pause {
-        /// How often the line was refused to this node.
+        /// The number of failed attempts of this node, at most
+        /// [`Rules::priority_max`](crate::Rules::priority_max).
         priority: u8,
     },
-    /// This node gave the line up for a writer of this priority. Local readers that return at once
-    /// should hold off for a while (the spin windows of SELCC 5.3.2).
+    /// This node gave its shared copy up for a writer of this priority. Local readers that return
+    /// at once should hold off for a while (the spin windows of SELCC 5.3.2).
     HoldOff {
         /// The writer's priority.
         priority: u8,
@@ -79,15 +82,15 @@ pub trait LocalCopy {
     /// Permits local code to write the shared copy.
     fn promote(&mut self);
     /// Forbids all use of the shared copy while the copy is pledged, and returns `true`. If local
-    /// code uses the copy or has it reserved, nothing changes and the result is `false`. The bytes
-    /// stay.
+    /// code uses the copy, or has it reserved or locked, nothing changes and the result is `false`.
+    /// The bytes stay.
     fn try_suspend(&mut self) -> bool;
     /// Permits reads of the suspended copy again, because no node has written.
     fn restore(&mut self);
     /// Discards the suspended copy, because a writer has taken the line.
     fn lose(&mut self);
-    /// Forbids all use of the copy, and returns `true`. If local code uses the copy or has it
-    /// reserved, nothing changes and the result is `false`.
+    /// Forbids all use of the copy, and returns `true`. If local code uses the copy, or has it
+    /// reserved or locked, nothing changes and the result is `false`.
     fn try_invalidate(&mut self) -> bool;
     /// The priority with which a starved writer of this node won the line, or 0. The frame keeps
     /// the priority, because a machine at rest is dropped. A [published](LocalCopy::publish) copy
@@ -99,7 +102,8 @@ pub trait LocalCopy {
     fn set_starved(&mut self, priority: u8) {
         let _ = priority;
     }
-    /// Forbids writing, unless local code is writing or has the copy reserved.
+    /// Forbids writing, and returns `true`. If local code is writing, or has the copy reserved or
+    /// locked to write, nothing changes and the result is `false`.
     fn try_demote(&mut self) -> bool;
     /// The mode in which transactions of this node have locked the copy; `None` without a lock. A
     /// lock may end at any time. A lock begins only between two steps of the machine, on a copy

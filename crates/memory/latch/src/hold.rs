@@ -7,7 +7,7 @@ pub enum Hold {
     Nothing,
     /// Shared: a copy to read.
     Shared,
-    /// Exclusive: the only copy, to write.
+    /// Exclusive: the only usable copy, to write.
     Exclusive,
 }
 

@@ -1,9 +1,9 @@
 //! The latch word, and the ownership protocol of a line as a pure state machine.
 //!
-//! One 64-bit word on the memory node states the ownership of a line ([`LatchWord`]). Every compute
-//! node runs one [`Line`] for each line that the node works with. Events enter the machine, actions
-//! leave the machine. The machine does no I/O and reads no clock, so the model checker and the
-//! engine run the same code.
+//! One 64-bit word on the memory node states the ownership of a line ([`LatchWord`]). A compute
+//! node runs one [`Line`] for each line on which it has work: a want, an operation, a request or a
+//! back-off. Events enter the machine, actions leave the machine. The machine does no I/O and reads
+//! no clock, so the model checker and the engine run the same code.
 //!
 //! ```text
 //!   local code ── Want, Evict, Serve ──►┌────────┐── Post(WordOp) ──► fabric ── Completed ──┐
@@ -22,12 +22,12 @@
 //! - A refused reader clears its bit again, while the holder may already set the same bit.
 //! - The receiver of a hand-over changes the word before the giver's own addition has landed.
 //!
-//! The machine keeps the word literally true at every instant instead. Five rules ensure that:
+//! The machine instead keeps every field of the word true at every instant. Five rules ensure that:
 //!
 //! - **R1** A node has at most one operation on the word of a line in flight.
 //! - **R2** A node changes only its own shared bit. It sets the bit only while the bit is clear,
 //!   and clears the bit only while the bit is set. The bit of a refused reader stays set. Such a
-//!   bit is a registered wait, and becomes ownership when the holder gives the line up. With
+//!   bit is a registered wait, and becomes ownership when the exclusive field becomes zero. With
 //!   [`Rules::takeover`], a writer's compare-and-swap also clears the bits that were pledged to the
 //!   writer.
 //! - **R3** The exclusive field changes in two ways only: by a compare-and-swap of an exact word in
@@ -35,9 +35,9 @@
 //! - **R4** The receiver of a grant may use the line at once. It posts no operation on the word and
 //!   hands the line to no other node before the giver has reported its own operation complete
 //!   (*settled*).
-//! - **R5** A node cannot withdraw an invalidation request. The requester keeps its bit and its
-//!   frame until the request is answered. Every request gets one final answer. A grant counts only
-//!   for the request that the grant names.
+//! - **R5** A node cannot withdraw an invalidation request that was sent. The requester keeps its
+//!   bit and its frame until the request is answered. Every request to a living node gets one final
+//!   answer. A grant names its request, and arrives only while that request is open.
 //!
 //! `tests/model` explores all orders of events of two and three nodes that run this code, and
 //! checks:
@@ -47,15 +47,18 @@
 //! - The word is true.
 //! - From every state, every node can get the line.
 //!
-//! The model also shows which of these checks fails without each rule.
+//! The model also shows which of these checks fails without R2, R4 or R5.
 //!
 //! No handler waits: a node serves, queues or refuses a request in the same step. The waits form no
 //! circle:
 //!
-//! 1. A queued request waits only for an operation in flight (of the node, or of its giver by R4),
-//!    for local code of the node, and for answers that other nodes give at once.
-//! 2. The nodes that upgrade one line are ordered by priority, then by id. A node queues an
-//!    upgrading node's request only if that node comes before itself in this order.
+//! 1. A node with open requests and without ownership queues no request.
+//! 2. A queued request waits for an operation in flight (of the node, or of its giver by R4) or for
+//!    local code of the node. At an upgrading node, the request also waits for the answers to that
+//!    node's own requests. At a pledger, the request waits for the writer's report.
+//! 3. The nodes that upgrade one line are ordered by priority, then by id. While its operation is
+//!    in flight or its requests are open, an upgrading node queues only requests of writers that
+//!    come before it in this order.
 //!
 //! ```
 //! use latchwork_latch::{LatchWord, WordOp, WordVerb};

@@ -30,51 +30,55 @@ impl RequestKind {
     }
 }
 
-/// An invalidation request (SELCC 5.1). The sender cannot withdraw the request: until its one final
-/// answer arrives, the sender keeps its shared bit, its frame and the record that takes the answer
-/// (rule R5).
+/// An invalidation request (SELCC 5.1). The sender cannot withdraw the request (rule R5). Until the
+/// one final answer arrives, the sender keeps its shared bit, its frame and the record that takes
+/// the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct InvalidationRequest {
     /// The requester.
     pub from: ComputeNodeId,
-    /// The node to which the requester sent the request. A request can travel with a hand-over to
-    /// another node. The answer names this node, so that the requester knows which of its requests
-    /// is answered.
+    /// The node to which the requester sent the request. A request can move on to another node,
+    /// inside a grant or as a message of its own. The answer names this node, so that the requester
+    /// knows which of its requests is answered.
     pub asked: ComputeNodeId,
     /// The access that the requester wants.
     pub kind: RequestKind,
     /// The requester's number for this request.
     pub seq: Seq,
-    /// Grows with every attempt that did not get the line, up to
-    /// [`Rules::priority_max`](crate::Rules::priority_max) (SELCC 5.3.2).
+    /// With [`Rules::aging`](crate::Rules::aging), grows with every attempt that did not get the
+    /// line, up to [`Rules::priority_max`](crate::Rules::priority_max) (SELCC 5.3.2). Otherwise 0.
     pub priority: u8,
-    /// The address of the requester's frame, for the forward. The protocol does not interpret the
-    /// address.
+    /// The offset of the requester's frame in its arena, for the forward. The machine sets 0, and
+    /// the engine sets the offset when it sends the request. The machine does not interpret the
+    /// offset.
     pub buffer: u64,
 }
 
 /// The ownership that a grant gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum GrantMode {
-    /// The receiver's registered wait has become shared ownership.
+    /// The receiver may read. Its registered wait becomes shared ownership in the latch word when
+    /// the giver's downgrade takes effect.
     Shared,
-    /// The receiver is the exclusive holder. Requests of other nodes travel in the grant.
+    /// The receiver may write. It becomes the exclusive holder in the latch word when the giver's
+    /// hand-over takes effect. Requests of other nodes travel in the grant.
     Exclusive,
 }
 
 /// An answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Answer {
-    /// Final, without the line: the node has nothing to give. The requester looks at the word again
-    /// after a back-off.
+    /// Final, without the line: the node has nothing to give, or another access comes first. The
+    /// requester looks at the word again after a back-off.
     Dropped,
-    /// Final, without the line: the obstacle is removed. The requester looks at the word again at
-    /// once.
+    /// Final, without the line: the requester need not wait for the node. If all answers are of
+    /// this kind, the requester looks at the word again at once.
     Released,
     /// Not final: the request is queued, and a final answer follows.
     Queued,
     /// Final, without the line: a transaction of the node has locked the line in an incompatible
-    /// mode. The request is not queued. The requester's accesses that do not wait for locks end.
+    /// mode. The request is not queued any longer. The requester's accesses that do not wait for
+    /// locks end.
     Busy,
 }
 
@@ -110,7 +114,7 @@ pub enum LatchMessage {
         seq: Seq,
     },
     /// A final answer to a writer. Until the writer reports the outcome of the pledge, the sender
-    /// does not use its copy, and its shared bit stays set.
+    /// does not use its copy and does not clear its shared bit.
     Pledged {
         /// The pledger. It may differ from `asked`, because requests travel.
         by: ComputeNodeId,
@@ -135,15 +139,16 @@ pub enum LatchMessage {
     },
 }
 
-/// The number of requests that a node queues per line: one of every other node.
+/// The most requests that a node queues per line: as many as there are other nodes.
 pub const REMEMBERED_MAX: usize = ComputeNodeId::MAX as usize - 1;
 
 /// The number of queued requests that can travel with a hand-over. The giver sends the others on
 /// after the hand-over.
 pub const TRAVELLING_MAX: usize = 10;
 
-/// Queued requests in order of arrival. The first two need no allocation: every miss makes a
-/// record, and few nodes want most lines.
+/// Queued requests in order of arrival. A hand-over with more requests than can travel sorts them
+/// by priority. The first two need no allocation: every miss makes a record, and most lines are
+/// wanted by few nodes.
 pub type QueuedRequests = SmallVec<[InvalidationRequest; 2]>;
 const _: () = assert!(REMEMBERED_MAX > TRAVELLING_MAX, "a queue holds what travels");
 const _: () =

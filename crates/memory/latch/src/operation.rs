@@ -53,10 +53,12 @@ pub enum WordVerb {
 impl WordOp {
     /// The atomic verb that `me` posts for this operation.
     ///
-    /// Every verb adds or clears only the own shared bit, except a takeover, which also clears the
-    /// bits that were pledged to it (R2). A verb changes the exclusive field in two ways only: by a
-    /// compare-and-swap of an exact word in which the field is zero, or by an addition of the
-    /// holder (R3).
+    /// Of the shared bits, a verb changes only the own one (R2). A takeover also clears the bits
+    /// that were pledged to `me`. [`WordOp::DowngradeFor`], which no discipline uses, also sets the
+    /// bit of the reader.
+    ///
+    /// A verb changes the exclusive field in two ways only: by a compare-and-swap of an exact word
+    /// in which the field is zero, or by an addition of the holder (R3).
     pub fn verb(self, me: ComputeNodeId) -> WordVerb {
         let bit = LatchWord::shared_by(me).bits();
         let exclusive = LatchWord::exclusively(me).bits();

@@ -1,9 +1,10 @@
 //! Probes of the latch word: whether an operation with an unknown outcome was applied.
 //!
 //! A connection can fail during a batch. Then a prefix of the requests of the batch has taken
-//! effect, and the rest never will. The node reads the word afterwards and looks at its own field.
-//! The field decides: since the post, only the operation itself can have changed the field in a way
-//! that hides the outcome.
+//! effect, and the rest never will. The node reads the word afterwards and looks at its own field:
+//! its shared bit, or whether the exclusive field names the node. That field decides: since the
+//! post, no operation but this one can have made the change that shows success, and none can have
+//! undone it.
 //!
 //! | operation | own field before | applied, if now | other causes of that change |
 //! | --- | --- | --- | --- |
@@ -36,7 +37,7 @@ pub enum WordProbe {
         /// A word with the same consequences as the word that the atomic verb found.
         old: LatchWord,
     },
-    /// The operation was not applied and never will be. Post it again.
+    /// The operation was not applied and never will be, and it could succeed now. Post it again.
     Again,
 }
 
@@ -201,8 +202,8 @@ mod tests {
         if done { Outcome::Done } else { Outcome::Refused }
     }
 
-    /// For every operation on every word, applied or cut off, before and after all steps of the
-    /// other nodes: the decision is true.
+    /// For every operation of [`operations`] but `Poll`, on every word, applied or cut off, before
+    /// and after all steps of the other nodes: the decision is true.
     #[test]
     fn the_own_field_tells_what_happened() {
         let me = node(ME);

@@ -1,5 +1,6 @@
-//! The rules that a line machine follows. The defaults are the word discipline. Each switch turns
-//! one rule off, so that the model can prove that it detects the missing rule.
+//! The rules that a line machine follows. The defaults are the word discipline. `settle`,
+//! `registered_wait` and `binding` turn a rule of the discipline off, so that the model can prove
+//! that it detects the missing rule. The other fields choose a policy or a number.
 
 use latchwork_strict::strict_assert;
 
@@ -8,7 +9,7 @@ use crate::message::{Seq, TRAVELLING_MAX};
 /// The rules that a node's machines follow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rules {
-    /// R4: a node neither releases nor hands on a line that it received by hand-over, before the
+    /// R4: a node neither releases nor hands on a line that it received by a grant, before the
     /// giver's operation on the word is known to be complete.
     pub settle: bool,
     /// R2: the bit of a refused reader stays as a registered wait. Off: the reader clears the bit
@@ -18,9 +19,10 @@ pub struct Rules {
     /// Refused nodes send invalidation requests to the owners (SELCC). Off: refused nodes only try
     /// again after a back-off, as the plain shared-exclusive latch does (SEL).
     pub invalidate: bool,
-    /// An exclusive holder serves a request by a forward with a hand-over, or by a downgrade (SELCC
-    /// 4.4.1 and 4.4.2). Off: the holder writes the line back and releases it, and the requesters
-    /// try again (figure 7a).
+    /// An exclusive holder serves a request by a forward with a hand-over, or by a forward with a
+    /// downgrade (SELCC 4.4.1 and 4.4.2). Off: the holder writes the line back and releases it, and
+    /// the requesters try again (figure 7a). If a transaction has locked the line to read, the
+    /// holder downgrades instead.
     pub forwarding: bool,
     /// A sharer answers a writer's request with a pledge of its copy. The writer then takes the
     /// line over from all sharers at once. Off: each sharer releases its copy by its own operation
@@ -29,8 +31,8 @@ pub struct Rules {
     /// R2: a pledge binds until the writer's report. Off: the pledger uses its copy again when
     /// local code wants the line.
     pub binding: bool,
-    /// Nodes release lines before another node requests them (adaptive release). A node that does
-    /// not own a line then answers `Released` to the first request of a requester, because most
+    /// Nodes release lines before another node requests them (adaptive release). A node at rest
+    /// that does not own a line then answers `Released` to the first request of a requester: most
     /// likely no node owns the line. Off: the node answers `Dropped`, because it has most likely
     /// handed the line to another node. Turn this on only with [`aging`](Rules::aging): the
     /// priority distinguishes a first request from a repeated one.
@@ -41,9 +43,10 @@ pub struct Rules {
     /// The highest priority. A message has room for at most 31 (SELCC 5.3.2).
     pub priority_max: u8,
     /// A request carries the priority that earlier refusals have brought (SELCC 5.3.2). Off: all
-    /// requests are equal, and the first to arrive is served first.
+    /// requests have priority 0. An exclusive holder then serves the first to arrive, a sharer the
+    /// writer with the highest id.
     pub aging: bool,
-    /// A writer is starved when it got the line only after this many refusals. A starved writer
+    /// A writer is starved when it got the line after at least this many refusals. A starved writer
     /// refuses readers with a priority below the one with which the writer won the line (SELCC
     /// 5.3.2, priority matching). 0: no writer is starved. The value has no effect without
     /// [`aging`](Rules::aging), because the priorities of readers would never rise.

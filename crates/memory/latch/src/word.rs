@@ -9,9 +9,9 @@
 //!   0: no holder; 1..58: that node; 59..63: reserved
 //! ```
 //!
-//! A node's shared bit means *shared ownership* while the exclusive field is zero, and a
-//! *registered wait* while the field is not zero. The wait becomes ownership at the instant at
-//! which the exclusive holder clears the field.
+//! A node's shared bit means *shared ownership* (which may be pledged) while the exclusive field is
+//! zero, and a *registered wait* while the field is not zero. The wait becomes ownership at the
+//! instant at which the exclusive holder clears the field.
 
 use std::fmt;
 
@@ -125,7 +125,7 @@ impl NodeSet {
         NodeSet(self.0 | 1 << (id.get() - 1))
     }
 
-    /// The nodes of both sets.
+    /// The nodes that are in at least one of the two sets.
     #[must_use]
     pub const fn union(self, other: NodeSet) -> Self {
         NodeSet(self.0 | other.0)

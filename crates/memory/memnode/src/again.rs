@@ -6,8 +6,8 @@ use latchwork_verbs::VerbError;
 const AGAIN_MAX: u32 = 16;
 const _: () = assert!(AGAIN_MAX > 0, "an ambiguous outcome is tried again");
 
-/// Repeats `operation` while its outcome is ambiguous. The operation must have the same effect
-/// whether it was applied before or not.
+/// Repeats `operation` while its outcome is ambiguous, at most [`AGAIN_MAX`] times. The operation
+/// must have the same effect whether it was applied before or not.
 pub(crate) async fn repeatedly<T>(
     operation: impl AsyncFn() -> Result<T, VerbError>,
 ) -> Result<T, VerbError> {

@@ -116,7 +116,7 @@ impl LineAllocator {
     /// Allocates a line, from the first source that has one:
     ///
     /// 1. a line at hand;
-    /// 2. the first line of a chunk that is claimed now;
+    /// 2. a line of a chunk that is claimed now;
     /// 3. a line that becomes ready within [`reuse_wait`](crate::PoolSettings::reuse_wait).
     ///
     /// Only one task of the node claims chunks at a time. Lines that were freed since the caller's
@@ -256,7 +256,7 @@ impl LineAllocator {
         self.epochs.limbo().waiting()
     }
 
-    /// The number of chunks that this node owns; `None` while it claims one.
+    /// The number of chunks that this node owns; `None` while a task claims or returns chunks.
     pub fn chunks_taken(&self) -> Option<u64> {
         self.claims.try_take().map(|claims| claims.taken())
     }

@@ -75,9 +75,10 @@ pub struct CatalogueEntry {
 /// Hence:
 ///
 /// - An entry is complete when it is visible.
-/// - Two entries never have the same name: both would have to be the first after the same words.
+/// - Two entries never have the same name. The directory word of the second would still be empty
+///   when its node reads the words, so that node has read the first entry and its name.
 /// - No node waits for another.
-/// - A registration with a dropped future costs one record and nothing else.
+/// - A registration with a dropped future takes effect or not. It costs at most one record.
 ///
 /// Only the value of a record changes, by compare-and-swap. The removal of the object sets a value
 /// that stands for none. The next registration of the name sets the value of the new object. So a
@@ -138,20 +139,21 @@ impl Known {
 }
 
 impl Catalogue {
-    /// The shortest time between two lookups of [`Catalogue::wait_for`].
+    /// The time between two lookups of [`Catalogue::wait_for`], except before its deadline.
     const LOOK_EVERY: Duration = Duration::from_millis(1);
 
     pub(crate) fn new() -> Catalogue {
         Catalogue { known: Mutex::default() }
     }
 
-    /// Registers an object. When several nodes register one name at the same time, one of them
-    /// succeeds. A name whose object was removed is free for another object of the same kind.
+    /// Registers an object. When several nodes register one name at the same time with different
+    /// values, one of them succeeds. A name whose object was removed is free for another object of
+    /// the same kind.
     ///
     /// # Errors
     /// [`PoolError::AlreadyExists`], [`PoolError::Name`], [`PoolError::Value`],
-    /// [`PoolError::CatalogueFull`], and failures of the fabric, after which the object may be
-    /// registered or not.
+    /// [`PoolError::CatalogueFull`], [`PoolError::Corrupt`], and failures of the fabric, after
+    /// which the object may be registered or not.
     pub async fn register(
         &self,
         port: &Port,
@@ -236,8 +238,9 @@ impl Catalogue {
         if is_mine { Ok(()) } else { exists }
     }
 
-    /// Removes the object of a name, if it has one; then the name is free for another object. The
-    /// caller must ensure that no node uses the object any more, whenever that node found it.
+    /// Removes the object of a name, if it has one; then the name is free for another object.
+    /// Returns `false` if this catalogue finds no object, or if the name has another object by now.
+    /// The caller must ensure that no node uses the object any more, whenever that node found it.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -256,7 +259,8 @@ impl Catalogue {
         Ok(found == entry.value || found == NONE)
     }
 
-    /// The object with this name, if there is one.
+    /// The object with this name, if there is one. An object that this catalogue has read before is
+    /// returned without another look, even if another node has removed it since.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -283,7 +287,8 @@ impl Catalogue {
         }
     }
 
-    /// All objects, in the order of the first registration of their names.
+    /// All objects, in the order of the first registration of their names. New names are read; of a
+    /// known name, the copy shows the object, or the lack of one, that was read last.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.

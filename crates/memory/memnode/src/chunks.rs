@@ -41,23 +41,25 @@ pub(crate) struct Fresh {
 ///
 /// A node claims chunk `k` of a memory node by a compare-and-swap of owner word `k`. The
 /// compare-and-swap changes the word from free, or from a rest, to the tag of the node's
-/// registration. On each memory node the lowest chunk goes first. A counter would take one verb
-/// instead of two. But a fetch-and-add with a lost answer loses a chunk, and the owner table names
-/// the owner of each chunk.
+/// registration. On each memory node the lowest chunk goes first. A claim takes two verbs: a READ
+/// of owner words and the compare-and-swap. A counter of chunks would take one verb. But a
+/// fetch-and-add with a lost answer loses a chunk, and the owner table names the owner of each
+/// chunk.
 ///
 /// This makes cancellation safe:
 ///
 /// 1. The outcome for every chunk below the cursor is known. The cursor moves only with a result,
 ///    and without an await in between.
 /// 2. A claim with a dropped future concerns the chunk at the cursor or after it, whatever its
-///    outcome. The next claim tries that chunk again. It finds the old word, or the tag of its own
-///    registration. In both cases the chunk becomes the node's own.
-/// 3. The node notes the old word before it tries. That word shows which lines are free, because no
-///    other node has changed the word in between.
-/// 4. For the same reason a claim with an ambiguous outcome is tried again at once.
+///    outcome. The next claim on that memory node tries that chunk again. If it finds the old word,
+///    or the tag of its own registration, the chunk becomes the node's own. Otherwise another node
+///    has claimed the chunk.
+/// 3. The node notes the old word before it tries. If the word has the node's tag, the old word
+///    shows which lines are free: no other node has changed the word in between.
+/// 4. For the same reasons a claim with an ambiguous outcome can be tried again at once.
 ///
 /// A chunk is returned by a compare-and-swap from the tag. It becomes free if no line in it is in
-/// use, and otherwise a rest. Only the owner returns a chunk, at the owner's end, when none of its
+/// use, and otherwise a rest. Only the owner returns a chunk, when the owner leaves and none of its
 /// claims is in flight.
 #[derive(Debug)]
 pub(crate) struct Claims {
@@ -95,7 +97,7 @@ impl Claims {
         self.owned.len() as u64
     }
 
-    /// Makes the next claims search all chunks again: some may have been returned.
+    /// Makes the next claims search all chunks again, because other nodes may have returned some.
     pub(crate) fn rewind(&mut self) {
         self.cursors.fill(0);
     }

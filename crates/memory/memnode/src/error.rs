@@ -100,7 +100,7 @@ pub enum PoolError {
         /// Its first word.
         found: u64,
     },
-    /// A memory node was formatted by another version of this program.
+    /// A memory node has a pool format that this program does not understand.
     #[error(
         "memory node {} has pool format {found}, this program understands {understood}: use the \
          same version on all nodes",
@@ -150,13 +150,14 @@ pub enum PoolError {
         /// The id.
         node: u8,
     },
-    /// The compute node has operations in progress, or workers that are not at rest.
+    /// A worker of the compute node is online, or its epoch slot changed although the node is dead.
     #[error("compute node {node} still has operations in progress")]
     Busy {
         /// The id.
         node: u8,
     },
-    /// All lines are in use.
+    /// The node has no line at hand, found no chunk to claim, and no freed line became ready in
+    /// time.
     #[error(
         "no line of {line_size} bytes is left: all {chunks} chunks of the pool ({lines} lines, \
          {bytes} bytes on {memory_nodes} memory nodes) are taken, and {resting} freed lines cannot \

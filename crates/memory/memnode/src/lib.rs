@@ -31,9 +31,11 @@
 //! - The latch words of a chunk's free lines are zero when the chunk is claimed: memory nodes are
 //!   formatted once, from zeroed memory. A whole chunk is returned only if all its latch words are
 //!   zero.
-//! - Every future may be dropped at any await, unless its documentation says otherwise. No lock is
-//!   held across an await.
-//! - Every wait ends: the fabric completes every verb, and every other wait has a deadline.
+//! - Every future may be dropped at any await, unless its documentation says otherwise. No mutex is
+//!   held across an await. The turn of a task (at the node's epoch slot, or at its chunks) may be.
+//! - Every wait for the fabric ends, because the fabric completes every verb. Allocations and the
+//!   begin of operations also have a deadline for other waits. A node that leaves waits without a
+//!   deadline for the turn of another task.
 //!
 //! A dead compute node keeps its chunks and its retired lines. [`Epochs::retire`] reclaims its
 //! epoch slot. The owner table names the chunks of a dead node.

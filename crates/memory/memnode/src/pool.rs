@@ -82,7 +82,8 @@ impl Pool {
     /// **zeroed** memory. The memory nodes are numbered from 0. `id` distinguishes this pool from
     /// others. One compute node calls this once; the others join.
     ///
-    /// A future that is dropped before its end leaves memory nodes that must be zeroed again.
+    /// A failure, or a future that is dropped before its end, may leave memory nodes that must be
+    /// zeroed again.
     ///
     /// # Errors
     /// [`PoolError::MemoryNodes`], [`PoolError::MemoryNodeTooSmall`],
@@ -137,9 +138,9 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NotFormatted`] also while the pool is being formatted: try again then.
-    /// [`PoolError::Version`], [`PoolError::Mismatch`], [`PoolError::LineSize`] and
-    /// [`PoolError::ChunkSize`] when the memory nodes are not one usable pool, and failures of the
-    /// fabric.
+    /// [`PoolError::Version`], [`PoolError::Mismatch`], [`PoolError::LineSize`],
+    /// [`PoolError::ChunkSize`] and [`PoolError::Corrupt`] when the memory nodes are not one usable
+    /// pool, and failures of the fabric.
     pub async fn join(port: &Port) -> Result<Pool, PoolError> {
         let first = Superblock::read(port, layout::FIRST).await?;
         let addr = layout::superblock(layout::FIRST);
@@ -226,8 +227,8 @@ impl Pool {
     }
 }
 
-/// The number of chunks of a memory node of `bytes` bytes, without the chunk space of its
-/// superblock.
+/// The number of chunks of a memory node of `bytes` bytes. Chunk space 0, which has the superblock,
+/// does not count.
 fn chunks_in(geometry: Geometry, node: MemoryNodeId, bytes: u64) -> Result<u32, PoolError> {
     let chunk_size = geometry.chunk_size();
     let least = 2 * chunk_size;

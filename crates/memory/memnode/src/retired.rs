@@ -19,7 +19,8 @@ use crate::epoch::Epoch;
 #[derive(Default)]
 pub(crate) struct Limbo {
     state: Mutex<State>,
-    /// The number of fresh and stamped lines. As a hint, it saves the mutex on every sweep.
+    /// The number of fresh and stamped lines. As a hint, it saves the mutex in ticks without such
+    /// lines.
     waiting: AtomicUsize,
     /// The number of ready lines. As a hint, it saves the mutex on allocations from a new chunk.
     ready: AtomicUsize,

@@ -6,9 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolSettings {
     /// The interval at which an active node reads the cluster's epoch. Freed lines are reused after
-    /// about three intervals.
+    /// about three intervals, unless an operation takes longer.
     pub tick_interval: Duration,
-    /// How long all workers must rest before the node publishes that it is idle.
+    /// How long a worker has no operation before it rests, or before it makes a node without online
+    /// workers idle.
     pub idle_after: Duration,
     /// How long an allocation waits for freed lines when no chunk is left.
     pub reuse_wait: Duration,

@@ -33,7 +33,8 @@ impl<T> Turn<T> {
         Some(TurnGuard { turn: self, value: Some(value) })
     }
 
-    /// Waits for the value. This has no deadline of its own: the callers have one.
+    /// Waits for the value. This has no deadline of its own: callers that must not wait for long
+    /// add one.
     pub(crate) async fn take(&self) -> TurnGuard<'_, T> {
         poll_fn(|cx| {
             let mut state = self.state.lock();

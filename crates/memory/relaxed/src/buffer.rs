@@ -47,8 +47,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// A buffer over `memory`, with its tasks on the worker's executor.
     ///
     /// Every lost write is reported exactly once: by the next call that can fail, or by `on_loss`
-    /// if no such call can follow because the buffer was dropped. The latest time is the end of the
-    /// executor. `on_loss` must not panic.
+    /// after the buffer was dropped or left. A write that is still in the buffer when the executor
+    /// ends is lost, and reported then. `on_loss` must not panic.
     ///
     /// # Errors
     /// The error in the settings.
@@ -122,9 +122,11 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// may have been.)
     ///
     /// # Errors
-    /// Earlier writes that were lost, or an update that did not end within
-    /// [`Settings::deadline`](crate::WriteBufferSettings::deadline). In both cases this write was
-    /// not issued.
+    /// [`RelaxedError::OutOfLine`], [`RelaxedError::Lost`] for earlier writes,
+    /// [`RelaxedError::Closed`], [`RelaxedError::HeldBack`] when an update did not end within
+    /// [`WriteBufferSettings::deadline`], and failures of the memory. In all cases this write was
+    /// not issued, except that at `Sequential` a failure of the memory is the failure of the write
+    /// itself.
     pub async fn write(
         &self,
         addr: GlobalAddr,
@@ -213,7 +215,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// otherwise the visible bytes. All bytes are of one instant.
     ///
     /// # Errors
-    /// Earlier writes that were lost; failures of the memory.
+    /// [`RelaxedError::OutOfLine`], [`RelaxedError::Lost`] for earlier writes, and failures of the
+    /// memory.
     pub async fn read(
         &self,
         addr: GlobalAddr,
@@ -235,13 +238,13 @@ impl<M: CoherentMemory> WriteBuffer<M> {
         Ok(())
     }
 
-    /// Changes a line under its latch, after all earlier writes are visible. An update is an atomic
-    /// read-modify-write that no write passes in either direction.
+    /// Changes a line under its latch, after all earlier writes of the buffer are visible. An
+    /// update is an atomic read-modify-write that no write passes in either direction.
     ///
     /// Until the update has ended, no task that shares the buffer writes: such writes are held
-    /// back. Before it begins, the update lets those writes go first that other updates hold back
-    /// at the call. So a write waits only for updates that are in progress, however many updates
-    /// there are.
+    /// back. Before an update begins, it waits until no write is held back, at most until the
+    /// deadline of these writes. So a write waits only for updates that are in progress, however
+    /// many updates there are.
     ///
     /// Await the future or drop it: a future that was polled once and is then kept holds writes
     /// back until they fail.

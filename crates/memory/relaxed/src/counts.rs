@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The counters of a write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct WriteBufferCounts {
-    /// Writes that the buffer took.
+    /// Writes that the buffer took; at [`Consistency::Sequential`](crate::Consistency::Sequential),
+    /// writes that were begun.
     pub writes: u64,
     /// Writes that were merged into an access in the buffer.
     pub merged: u64,

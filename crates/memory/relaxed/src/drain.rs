@@ -25,10 +25,10 @@
 //!
 //! Where a line is released with its ticket (SEL), the early line would have been obtained in vain.
 //! So its drain task keeps the line for a short time: until nothing has become visible for as long
-//! as lines take to arrive ([`Settings::hold`](crate::Settings::hold)). After that time, two nodes
-//! that keep what the other one waits for release their lines. The drain task of the first write
-//! keeps no line while it waits, so it gets through. Then the others obtain their lines again in
-//! parallel.
+//! as lines take to arrive (see [`WriteBufferSettings::hold`](crate::WriteBufferSettings::hold)).
+//! After that time, two nodes that keep lines for which the other one waits release their lines.
+//! The drain task of the first write keeps no line while it waits, so it gets through. Then the
+//! other drain tasks obtain their lines again in parallel.
 //!
 //! Every line is obtained with its write's deadline, so that a node that SEL refuses again and
 //! again begins no long back-off shortly before the deadline (`CoherentMemory::ensure_by`).
@@ -55,7 +55,8 @@ const GROUP_MAX: usize = 32;
 /// The weight of one line in the mean of the times that lines take to arrive is one in this many.
 const OBTAINING_SHARE: u32 = 8;
 
-/// A line is kept for at most this many times [`Settings::hold`](crate::Settings::hold).
+/// Without progress, a line is kept for at most this many times
+/// [`WriteBufferSettings::hold`](crate::WriteBufferSettings::hold).
 const HOLD_TIMES: u32 = 8;
 const _: () = assert!(GROUP_MAX > 0 && OBTAINING_SHARE > 1 && HOLD_TIMES > 1);
 
@@ -66,14 +67,15 @@ fn store<O>(entry: &Entry<O>, guard: &mut WriteGuard<'_>) {
     entry.pieces.store(guard.words(), |changed| guard.mark_dirty(changed));
 }
 
-/// A drain task: takes due entries one after another, and makes each visible.
+/// A drain task: takes due entries one after another, and works on each until it is visible or
+/// lost.
 pub(crate) async fn drain_task<M: CoherentMemory>(shared: Rc<Shared<M>>, lane: usize) {
     while let Some(job) = poll_fn(|cx| shared.poll_job(lane, cx)).await {
         shared.carry_out(lane, job).await;
     }
 }
 
-/// Starts all entries when the batch delay of the oldest one has passed.
+/// Starts all entries when the batch delay of the oldest entry that is not due has passed.
 pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
     let next = || match shared.is_closed() {
         true => Some(None),
@@ -240,7 +242,8 @@ impl<M: CoherentMemory> Shared<M> {
         self.applied(entry, now);
     }
 
-    /// Total store order: applies the first entries, as many as have their lines here.
+    /// Total store order: applies the first entries whose latches [`Shared::latch_first`] takes.
+    /// Loses the next entry, and all after it, if its deadline has passed.
     fn apply_first(&self) {
         let mut applied = 0;
         let (late, now) = {
@@ -279,8 +282,9 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Latches the lines of the first entries, up to the first entry whose line is not here.
-    /// Returns for each of these entries the index of its line's latch.
+    /// Latches the lines of the first entries. Ends at the first entry that needs a further latch
+    /// and is not due or cannot get the latch, and after [`GROUP_MAX`] latches. Returns for each of
+    /// these entries the index of its line's latch.
     fn latch_first(&self, queue: &Queue<M::Operation>) -> (Vec<usize>, Guards<'_>) {
         let (mut group, mut guards) = (Vec::new(), Guards::new());
         for entry in queue.entries() {

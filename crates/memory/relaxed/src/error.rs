@@ -46,10 +46,10 @@ pub enum RelaxedError {
 /// Why a write was lost.
 #[derive(Clone, Debug, Error)]
 pub enum LossCause {
-    /// Its line was not obtained in time.
+    /// The write was not visible at its deadline: its line was not obtained in time.
     #[error("its line was not obtained within {0:?}")]
     Deadline(Duration),
-    /// Its line could not be obtained at all.
+    /// The memory failed when the line was to be obtained.
     #[error("{0}")]
     Memory(MemoryError),
     /// An earlier write was lost, and this one must not become visible without it.
@@ -69,7 +69,7 @@ pub struct LostWrite {
     pub offset: usize,
     /// The bytes that were written, of all merged writes.
     pub bytes: Vec<u8>,
-    /// The time at which the first of these writes was issued.
+    /// The time at which the first write of the same access was issued.
     pub issued: Time,
     /// The cause of the loss.
     pub cause: LossCause,
@@ -86,8 +86,8 @@ impl fmt::Display for LostWrite {
     }
 }
 
-/// All writes that were lost since the last report, in the order in which they were issued; never
-/// empty.
+/// All writes that were lost since the last report, in the order of [`issued`](LostWrite::issued);
+/// never empty.
 #[derive(Clone, Debug)]
 pub struct LostWrites(pub Vec<LostWrite>);
 

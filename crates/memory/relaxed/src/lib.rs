@@ -42,7 +42,8 @@
 //!   applied at one instant, under all their latches together. Within such a group, writes to one
 //!   line are one access, wherever they stand (like the atomic groups of stores of Ros and Kaxiras,
 //!   "Non-Speculative Store Coalescing in Total Store Order", 2018). Latches are taken without
-//!   waiting. The group ends where a latch cannot be taken.
+//!   waiting. The group ends at the first write that needs a further latch and is not due or cannot
+//!   get the latch. A group has at most 32 lines.
 //!
 //! # What holds
 //!
@@ -53,15 +54,17 @@
 //!   `Pso`, only the writes of the same access are lost. No new write is taken before the loss is
 //!   reported.
 //! - A dropped future leaves nothing half done: a write was issued or not, and a flush continues by
-//!   itself.
-//! - A dropped buffer still carries out its writes.
+//!   itself. At `Sequential`, a dropped write may have taken effect or not.
+//! - A dropped buffer still carries out its writes, as long as the executor of its worker runs.
 //! - The buffer is bounded: a write to a full buffer waits for room. A write during an update waits
-//!   for the end of that update, and the next update waits for that write.
-//! - No drain task waits for a line while it keeps another line. A line that arrives before its
-//!   turn is not kept from other nodes. Where the line would be released at once (SEL), its own
-//!   drain task keeps it until nothing has become visible for [`WriteBufferSettings::hold`].
+//!   for the end of that update, and the next update waits for that write. Both of these waits end
+//!   at a deadline.
+//! - No drain task waits for a line while it keeps another line. Where nodes keep lines, a line
+//!   that arrives before its turn is not kept from other nodes. Where the line would be released at
+//!   once (SEL), its own drain task keeps it until nothing has become visible for a while, at least
+//!   [`WriteBufferSettings::hold`].
 //! - A line that is freed while the buffer has writes to it is not reused before these writes are
-//!   applied.
+//!   applied or lost.
 //!
 //! The buffer works over any [`CoherentMemory`](latchwork_coherence::CoherentMemory). A reader that
 //! does not use the buffer does not see the writes in it.

@@ -23,8 +23,8 @@ pub(crate) struct Entry<O> {
     pub(crate) pieces: Pieces,
     /// The drain task of this entry.
     pub(crate) lane: Option<usize>,
-    /// The operation of its first write, in progress until the entry is visible. So a line that is
-    /// freed meanwhile is not reused before.
+    /// The epoch guard of the entry's first write, kept until the entry is visible or lost. So a
+    /// line that is freed meanwhile is not reused before.
     _operation: O,
 }
 

@@ -1,4 +1,4 @@
-//! [`Settings`] of a write buffer, checked before it starts.
+//! [`WriteBufferSettings`]: the settings of a write buffer, checked before the buffer starts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ impl FromStr for Consistency {
 }
 
 /// Settings of a [`WriteBuffer`](crate::WriteBuffer). At the level `Sequential` only `consistency`
-/// has an effect.
+/// has an effect, but the other fields are checked too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteBufferSettings {
     /// The order in which writes become visible.
@@ -62,9 +62,9 @@ pub struct WriteBufferSettings {
     /// A write is visible to all nodes this long after it was issued, or it never becomes visible
     /// and is reported as lost. 10 ms by default: many times the time to obtain a line.
     pub deadline: Duration,
-    /// The batch delay: a write waits this long for others that fill its batch. 20 µs by default;
-    /// less than the deadline. The total time in the buffer is this delay and the time to obtain
-    /// the line.
+    /// The batch delay: a write waits at most this long for others that fill its batch. 20 µs by
+    /// default; less than the deadline. After this delay the write becomes visible as soon as its
+    /// line is here, with [`Consistency::Tso`] also those of the writes before it.
     pub linger: Duration,
     /// The number of writes whose lines are obtained at the same time, 1 to
     /// [`BATCH_MAX`](WriteBufferSettings::BATCH_MAX); 8 by default. When this many writes wait,

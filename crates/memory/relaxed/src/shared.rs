@@ -14,7 +14,7 @@ use crate::signal::Signal;
 use crate::updates::Updates;
 use crate::{LossCause, LostWrite, LostWrites, WriteBufferCounts, WriteBufferSettings};
 
-/// Called with losses that appear after the buffer is closed.
+/// Called with the losses that no call has reported when the buffer closes, and with later losses.
 pub(crate) type OnLoss = Box<dyn Fn(LostWrites)>;
 
 pub(crate) struct Shared<M: CoherentMemory> {

@@ -15,7 +15,7 @@ use crate::wire::LineMessage;
 ///   ask Write #7               an invalidation request with the request number 7
 ///   ask Read #7 pri 2          the third attempt
 ///   pass on C3 Read #9 (asked C2)
-///                              a request for which a grant had no room, sent on after the grant
+///                              a queued request of another node, sent on after a hand-over
 ///   Released #7                final: read the latch word again
 ///   grant Exclusive #7 dirty 32..40 with C3 Read #9 (asked C2)
 ///                              final: the line is in your frame, 8 bytes of it are not written back

@@ -41,7 +41,8 @@ fn asked_by(action: &Action, me: ComputeNodeId) -> Option<ComputeNodeId> {
 impl Selcc {
     /// Feeds one event to the line machine and performs the resulting actions.
     pub(crate) fn drive(&self, site: &mut LatchSite<'_>, event: Event) {
-        // No access here waits for a failed line, so the node does not request the line again.
+        // A lost line has no frame to act on. No access waits for a failed line, so the node does
+        // not request such a line again.
         if site.local.is_lost() || site.local.failed.is_some() && event == Event::Retry {
             return;
         }
@@ -67,8 +68,8 @@ impl Selcc {
             site.addr
         );
         let after = line.machine.hold();
-        // This also holds when the line was granted to another node in the same step. A pledge that
-        // was given up does not meet the want.
+        // The want was met or withdrawn. It was met even if the line was granted to another node in
+        // the same step. A copy that comes back after a pledge does not meet a want to write.
         if wanted && !line.machine.is_wanted() {
             line.refused_since = Time::ZERO;
         }
@@ -88,8 +89,8 @@ impl Selcc {
                         let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
                         unasked = Some((nodes.with(to), error));
                     }
-                    // A node that is dead or has left does not wait for the report, and this node
-                    // does not wait for it.
+                    // Only the receiver waits for a report. A receiver that cannot be reached is
+                    // dead or has left, or waits until its deadline.
                     None if reports => {}
                     None => site.local.fail(error),
                 }
@@ -200,7 +201,7 @@ impl Selcc {
         let node = &*worker.node;
         let mut awaited = false;
         let message = match message {
-            // A request of another node, for which a grant had no room.
+            // A request of another node: a grant had no room for it, or it came after the grant.
             LatchMessage::Request(request) if request.from != node.id() => {
                 worker.counters.requests_passed_on.add(1);
                 LatchMessage::Request(request)
@@ -294,15 +295,15 @@ impl Selcc {
 
     /// Handles invalidation requests of this node that never reached the nodes `unasked`, which are
     /// dead or have left.
-    ///
     /// 1. All waiters for the line fail.
     /// 2. The nodes of `unasked` never write an answer into the frame of the line.
-    /// 3. So the line need not keep its frame. Otherwise an access to many lines of such nodes
-    ///    would leave no frame for other lines.
+    /// 3. So the line need not keep its frame for these nodes. Otherwise an access to many lines of
+    ///    such nodes would leave no frame for other lines.
     ///
     /// If the latch word holds nothing of this node except the ownership of the line, the want is
-    /// withdrawn. The line returns to its earlier state: a copy that could not be upgraded is read
-    /// and evicted as before. If the bit of a waiting reader stays in the word, the record must
+    /// withdrawn. After the answers of the other nodes, the line is in its earlier state: a copy
+    /// that could not be upgraded is read and evicted as before. If the bit of a waiting reader
+    /// stays in the word, the record must remember that bit. So in this case the line fails.
     /// remember that bit.
     pub(crate) fn cannot_ask(&self, site: &mut LatchSite<'_>, unasked: NodeSet, error: VerbError) {
         strict_assert!(

@@ -12,7 +12,7 @@ impl Selcc {
     #[inline]
     pub(crate) fn operation_ended(&self, site: &mut LatchSite<'_>, end: Finished) {
         match (end.failed, end.op) {
-            // Whether the word changed is unknown, so this node may not touch the line again.
+            // Whether the word changed may be unknown, so this node may not touch the line again.
             (Some(error), _) => {
                 site.local.fail(error);
                 site.worker.give_frame_back(site.local);

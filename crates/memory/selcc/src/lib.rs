@@ -16,9 +16,9 @@
 //!   this crate carries out its actions.
 //! - The actions of one step reach the worker's send queue in the order of the line machine.
 //!
-//! [`Policy`] distinguishes the protocols. With [`Policy::SELCC`] a node keeps a line until another
-//! node requests the line. The baseline [`Policy::SEL`] releases the line after every access and
-//! sends no message.
+//! [`Policy`] distinguishes the protocols. With [`Policy::SELCC`] a node keeps a line after an
+//! access, until another node requests the line or the node needs the frame. The baseline
+//! [`Policy::SEL`] releases the line after every access and sends no message about lines.
 
 #![forbid(unsafe_code)]
 

@@ -17,7 +17,8 @@ pub struct LatchLine {
     pub(crate) incoming_dirty: DirtyBounds,
     /// The end of the hold-off of local readers.
     pub(crate) hold_off_until: Time,
-    /// The time of the first refusal since a want of the node was last met. Zero: no refusal.
+    /// The time of the first refusal since a want of the node was last met or withdrawn. Zero: no
+    /// refusal.
     pub(crate) refused_since: Time,
     /// An alarm is still set for the end of a back-off that ended early.
     pub(crate) retry_is_set: bool,

@@ -10,12 +10,14 @@
 //!    had to wait for the local latch.
 //! 2. An access that finds the latch free at its first attempt sets both counters to zero: the line
 //!    is not used so heavily.
-//! 3. When `reads / workers + writes` reaches the [bound](latchwork_engine::Settings::lease), the
-//!    node gives the line up. No further local access comes before the queued requests. Writers see
-//!    that in the frame, and accesses that obtain the line see it in the record.
+//! 3. When `reads / workers + writes` reaches the [bound](latchwork_engine::NodeSettings::lease),
+//!    the node gives the line up. No further access takes the latch or obtains the line before the
+//!    queued requests. Writers see that in the frame, and accesses that obtain the line see it in
+//!    the record.
 //! 4. These accesses wait until the requests are served, and then for the line as for any other
 //!    line.
-//! 5. An access with a reservation uses it. So each visit of a line serves one access at least.
+//! 5. An access with a reservation still uses the line, unless the reservation expires. So each
+//!    visit of a line mostly serves one access at least.
 
 use latchwork_coherence::AccessMode;
 
@@ -25,7 +27,8 @@ pub(crate) enum Lease {
     /// Local code keeps no request waiting.
     #[default]
     Off,
-    /// Local code keeps a request waiting. Since then, so many accesses have waited for the latch.
+    /// Local code keeps a request waiting. So many accesses have waited for the latch since then,
+    /// or since the last access that found the latch free.
     Running {
         /// Reads that waited.
         reads: u32,

@@ -1,4 +1,4 @@
-//! Local accesses come before requests of other nodes, until the [line lease](crate::lease) is
+//! Local accesses come before requests of other nodes, until the [line lease](crate::line_lease) is
 //! over.
 
 use latchwork_latch::Event;
@@ -11,8 +11,8 @@ use crate::selcc::{LatchSite, Selcc};
 
 impl Selcc {
     /// Whether accesses that wait for the local latch come before requests of other nodes. They do
-    /// not if no such access got the latch within [`lapse`](latchwork_engine::Settings::lapse):
-    /// then their thread seems not to run.
+    /// not if the line lease is over. Nor do they if no such access got the latch within
+    /// [`lapse`](latchwork_engine::NodeSettings::lapse): then their thread seems not to run.
     #[inline]
     pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
         let (node, local) = (&*site.worker.node, &*site.local);
@@ -44,7 +44,7 @@ impl Selcc {
         }
     }
 
-    /// Ends the lease after all requests are served: local code uses the ownership that is left,
+    /// Ends the lease after all requests are answered: local code uses the ownership that is left,
     /// and requests the rest.
     fn end_lease(&self, site: &mut LatchSite<'_>) {
         strict_assert!(!site.line.machine.has_requests(), "a lease ends before its requests do");

@@ -3,13 +3,14 @@
 //! A connection that fails under a batch cuts the batch off at one of its requests. The requests
 //! before the cut have taken effect, and the requests behind the cut never take effect. So the node
 //! can probe the latch word at any later time: the node's own field shows whether the operation was
-//! applied ([`Inspection`] has the argument).
+//! applied. The table of the module `probe` in `latchwork-latch` has the argument.
 //!
 //! - Applied: the operation has ended like any other. Where the operation reads the line, the probe
 //!   has the READ of the line behind it.
 //! - Not applied: the operation is posted again, together with its write-back. The bytes are still
 //!   the same. Either writers are shut out until the operation is complete, or the bytes were
 //!   copied ([`latchwork_engine`]). The dirty bounds are kept with the operation.
+//! - Undecided, or probed [`TRIES_MAX`] times: the operation fails, and so does its line.
 
 use std::cell::RefCell;
 
@@ -86,7 +87,7 @@ pub struct Finished {
     pub(crate) op: Option<WordOp>,
     /// The word before the operation.
     pub(crate) old: LatchWord,
-    /// The error of the operation: whether it was applied is unknown.
+    /// The error of the operation. Whether the operation was applied may be unknown.
     pub(crate) failed: Option<VerbError>,
 }
 
@@ -122,8 +123,9 @@ impl Operations {
         key
     }
 
-    /// Posts a word operation on the line in frame `id`. Returns whether the verbs of the operation
-    /// read or write the frame. Such a frame must not change until the operation is complete.
+    /// Posts a word operation on the line in frame `id`. Returns false only if no verb of the
+    /// operation reads or writes the frame. Otherwise the frame must not change until the operation
+    /// is complete.
     ///
     /// Forwards of the same group use the frame as well. So only an operation that has no forwards
     /// may return false.
@@ -143,8 +145,8 @@ impl Operations {
             dirty.range().end <= worker.node.cache().line_size(),
             "the dirty bounds {dirty:?} leave the line"
         );
-        // Only an evicted line frees its frame. A node that hands a line over or keeps a copy does
-        // not evict the line, so copying pays for no other operation.
+        // Only a release can free its frame at once. A node that hands a line over or keeps a copy
+        // does not release the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
         let slot = if evicts { worker.copy_out(addr, id, &dirty) } else { None };
         let buffer = match &slot {

@@ -10,15 +10,15 @@ use latchwork_strict::strict_assert;
 /// back-offs have this rule.
 ///
 /// 1. A node is late once this part is more than its first back-off. By default that is after a
-///    millisecond, far longer than waits among healthy nodes.
-/// 2. A late node requests in vain until a deadline ends its want, and every request costs its
-///    receivers.
-/// 3. The price is small: the node learns later by about this part that it can have the line.
+///    millisecond, far longer than healthy nodes usually make it wait.
+/// 2. A late node most likely requests in vain until a deadline ends its want, and every request
+///    costs its receivers.
+/// 3. The price is small: the node learns at most about this part later that it can have the line.
 const LATE: u32 = 64;
 
-/// An access with a deadline gets this many attempts until then, if each back-off is as long as the
-/// first. Nodes that have waited longer back off for a shorter time, so that newcomers do not get
-/// every line.
+/// An access with a deadline gets about this many attempts until then, if each back-off is as long
+/// as the first and none reaches the lower bound. Accesses that are nearer to their deadlines back
+/// off for a shorter time, so that newcomers do not get every line.
 const TURNS: u32 = 64;
 
 /// The back-off after so many refusals, the first of them `refused_for` ago, before the random

@@ -5,7 +5,7 @@
 //!  words 1 and 2: the envelope of the engine
 //!  request: word 3  the request
 //!  grant:   word 3  dirty bounds           words 4 + i  travelling request i
-//!  pledged, taken, gave up: nothing more; the sender of the message is the subject
+//!  settled, pledged, taken, gave up: nothing more; the sender of the message is the subject
 //!
 //!  a request:  from 6 | asked 6 | kind 1 | priority 5 | seq 14 | buffer / 64 in 32 bits
 //! ```

@@ -18,18 +18,18 @@ use super::{AtomicUsize, Ordering, fence, yield_now};
 /// A bounded queue with many senders and receivers: the queue of Vyukov, with a turn number in each
 /// slot.
 pub struct ArrayQueue<T> {
-    /// Twice as many slots as elements. So a sender does not wait for a receiver that is between
-    /// its two steps.
+    /// Twice as many slots as elements. So a sender meets a receiver that is between its two steps
+    /// only after other receivers have taken `capacity` further elements.
     slots: Box<[Slot<T>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
 }
 
 struct Slot<T> {
-    /// Twice the position of the next element to be stored here, plus one while the slot is full.
+    /// Twice the position of the element that comes here next. While the slot is full: twice the
+    /// position of the stored element, plus one.
     turn: AtomicUsize,
-    /// Never contended, because `turn` names the one thread that may use the slot. The checker does
-    /// not see this lock.
+    /// Used only by the thread that `turn` names. The checker does not see this lock.
     value: Mutex<Option<T>>,
 }
 
@@ -96,8 +96,9 @@ impl<T> ArrayQueue<T> {
                 }
                 continue;
             }
-            // The queue is empty, or this thread has an old view of it. After the fence, the view
-            // is as new as everything else that this thread knows.
+            // The queue is empty, the sender of the next element is between its two steps, or this
+            // thread has an old view of the queue. After the fence, the view is as new as
+            // everything else that this thread knows.
             fence(Ordering::SeqCst);
             let now = self.head.load(Ordering::Relaxed);
             if now == position && slot.turn.load(Ordering::Acquire) != 2 * position + 1 {
@@ -128,7 +129,7 @@ impl<T> fmt::Debug for ArrayQueue<T> {
     }
 }
 
-/// A queue without a bound, as long as a model holds few elements in it.
+/// The stand-in for an unbounded queue, with room for the few elements of a model.
 pub struct SegQueue<T>(ArrayQueue<T>);
 
 /// The capacity: more elements than any model has in a queue at once.

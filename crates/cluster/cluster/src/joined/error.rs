@@ -24,7 +24,7 @@ pub enum JoinError {
     /// The shared memory could not be used.
     #[error(transparent)]
     Shm(#[from] ShmError),
-    /// The cluster shares memory on another machine.
+    /// The cluster shares memory on another machine, or on this machine before its last boot.
     #[error(
         "the nodes of this cluster share the memory of another machine, or of this one before it was started anew: begin a new \
          cluster, or use another fabric"

@@ -28,8 +28,7 @@ use crate::ports::Ports;
 use crate::protocol::Node;
 use crate::transport::Link;
 
-/// How long one wait for a change of the view takes. The thread notices its end this late. Failed
-/// effects are repeated after this time.
+/// The longest wait for a change of the view. Failed effects are repeated after each wait.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long the node's workers may take to notice that another node has died or left.
@@ -100,7 +99,7 @@ impl Follower {
                     let view = reports::read(&self.view, self.shared.link.key());
                     self.shared.peers.lock().step(PeerInput::View(&view), &mut due);
                 }
-                // The keeper reports a store that does not answer.
+                // No change came in time, or the store does not answer.
                 Err(MembershipError::Deadline { .. }) => {}
                 // Without a lease the call ends at once.
                 Err(_) => thread::park_timeout(LOOK),
@@ -114,7 +113,7 @@ impl Follower {
                 );
                 peers.step(PeerInput::Serving, &mut due);
             }
-            // The fabric may now accept a node that it refused before.
+            // An effect that failed before may now succeed.
             peers.step(PeerInput::Retry, &mut due);
             drop(peers);
             self.carry_out(due);
@@ -175,8 +174,8 @@ impl Follower {
             return false;
         }
         if let (NodeName::Compute(id), Some((own, _))) = (node, &*shared.node.lock()) {
-            // The previous holder of the id is dead or has left. The new holder cannot have sent a
-            // message yet.
+            // The previous holder of the id is dead or has left. The new holder joined later, and
+            // sends no message before this node has reported that it knows the new holder.
             own.forget(id);
         }
         shared.refusals.lock().remove(&node);
@@ -216,7 +215,7 @@ impl Follower {
             }
         }
         if has_left {
-            // Resources that the node did not need any more are free again.
+            // The node may have returned chunks when it left.
             own.allocator().look_again();
         }
     }

@@ -1,8 +1,8 @@
-//! [`Group`]: the compute nodes of one run of a program.
+//! [`NodeGroup`]: the compute nodes of one run of a program.
 //!
 //! The runs of a cluster are numbered. Each run has as many seats as compute nodes. A node takes
-//! the first free seat of the last run that is not full. Facts decide all of this, and facts never
-//! change:
+//! the first free seat of the last run, or of a new run if the last run is full or broken. Facts
+//! decide all of this, and facts never change:
 //!
 //! ```text
 //!   run-7.parties = 3
@@ -51,8 +51,8 @@ enum Standing {
     Full(Vec<NodeIncarnation>),
     /// These parties have seats, this node is one of them, and other seats are free.
     Waiting(Vec<NodeIncarnation>),
-    /// The run is lost for this node. A party with a seat is dead or has left, or the run began
-    /// with these parties and without this node.
+    /// The run is lost for this node. Either the run is broken: a party with a seat is dead, has
+    /// left or has stopped waiting. Or these parties have all seats, without this node.
     Over(Vec<NodeIncarnation>),
 }
 
@@ -134,10 +134,12 @@ impl NodeGroup {
     }
 
     /// Waits until all nodes of the group have given a value under `name`. Returns the values, by
-    /// rank. Each name is used once, by all nodes.
+    /// rank. Each name is used once, by all nodes. A long value takes several exchanges, and
+    /// `patience` holds for each of them.
     ///
     /// # Errors
-    /// When a node has died, has left, or has not come in time; when this node's lease has ended.
+    /// When a node has died, has left, or has not come in time; when this node's lease has ended;
+    /// when the store fails.
     pub fn exchange<'a>(
         &self,
         name: &str,
@@ -183,8 +185,8 @@ impl NodeGroup {
         Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
 
-    /// Notifies all nodes of the group, and returns the decided value. If a node has used this name
-    /// before, its value counts.
+    /// Notifies all nodes of the group, and returns the decided value. If a node of the group has
+    /// used this name before, that node's value counts.
     ///
     /// # Errors
     /// When the store does not answer, or when this node's lease has ended.
@@ -342,7 +344,7 @@ fn seat_of(fact: &[u8]) -> Option<NodeIncarnation> {
     text(fact).parse().ok()
 }
 
-/// Facts of this module are ASCII. Any other text is foreign and counts as empty.
+/// Facts of this module are ASCII. Bytes that are not UTF-8 are foreign and count as empty.
 fn text(fact: &[u8]) -> &str {
     std::str::from_utf8(fact).unwrap_or_default()
 }

@@ -18,16 +18,17 @@ impl Joined {
     /// Leaves the cluster gracefully:
     ///
     /// 1. The node releases every line.
-    /// 2. The node waits until no operation is in progress that may request a line here. Then it
-    ///    releases the lines that came in the meantime.
+    /// 2. The node waits until no operation is in progress that may request a line here, or until
+    ///    the limit. Then it releases the lines that came in the meantime.
     /// 3. The node returns the unused part of the memory that it claimed. The lines that it made
     ///    stay.
     /// 4. The node gives up its epoch slot in the pool, and then its id.
     ///
     /// # Errors
-    /// A failed release, for example after the loss of a memory node. Then the node keeps its epoch
-    /// slot, and is dead for its peers when its lease ends. [`JoinError::LeaseLost`] when the lease
-    /// has already ended.
+    /// A failed release, for example after the loss of a memory node. Then the node is dead for its
+    /// peers at once, and keeps its epoch slot until a peer reclaims it. If only the last step
+    /// failed, the slot is empty, and the node is dead when its lease ends.
+    /// [`JoinError::LeaseLost`] when the lease has already ended.
     pub fn leave(self) -> Result<(), JoinError> {
         let patience = self.epochs.settings().deadline;
         self.leave_within(patience)
@@ -43,13 +44,14 @@ impl Joined {
     }
 
     /// Like [`leave_within`](Joined::leave_within), for a group that no longer needs anything it
-    /// made. All nodes of the group call this. All memory that they claimed is free again. The
-    /// callers remove names that lead to this memory before.
+    /// made. All nodes of the group call this. All memory that they claimed is free again. Before
+    /// the call, the callers remove names that lead to this memory.
     ///
-    /// The memory stays claimed when a node of the group dies or does not come within `limit`,
-    /// because any node may then have its lines. Two kinds of groups must not call this: a group
-    /// that put its own lines into data of other nodes, and a group whose lines other nodes have
-    /// freed.
+    /// The memory of a node stays claimed when a node of the group dies or does not come within
+    /// `limit`. Any node may then have lines of that memory. The memory also stays claimed when an
+    /// operation of another node outlasts `patience`. Two kinds of groups must not call this: a
+    /// group that put its own lines into data of other nodes, and a group whose lines other nodes
+    /// have freed.
     ///
     /// # Errors
     /// Like [`leave`](Joined::leave).

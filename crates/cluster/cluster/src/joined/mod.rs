@@ -75,8 +75,8 @@ impl Drop for Mortal {
 impl Joined {
     /// Joins as the compute node of `membership`, together with the other compute nodes of the
     /// configuration. All of them start within the limit of `patience`, with the same
-    /// configuration. The first compute node of the cluster formats the memory nodes. Later compute
-    /// nodes take the pool as it is. A node that cannot start leaves again.
+    /// configuration. The compute node that decides a fact first formats the memory nodes. Later
+    /// compute nodes take the pool as it is. A node that cannot start leaves again.
     ///
     /// # Errors
     /// A wrong configuration; a node or an event that did not come in time; a refusal by the
@@ -271,7 +271,8 @@ fn gather(
     patience: StartPatience<'_>,
 ) -> Result<(Host, bool, NodeGroup), JoinError> {
     let group = NodeGroup::form(membership, config.compute_nodes, patience)?;
-    // From here on the other nodes wait only for this node.
+    // From here on the other nodes of the group wait for this node, so its caller is not asked any
+    // more.
     let limit = patience.limit;
     let first = group.rank();
     let machine = machine();
@@ -282,7 +283,7 @@ fn gather(
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
     strict_assert!(first < group.nodes().len(), "rank {first} of {} nodes", group.nodes().len());
     let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
-    // No node begins before all nodes are reachable.
+    // No node begins before the handlers of all nodes of the group run.
     group.exchange("started", b"", limit)?;
     Ok((host, is_one_host, group))
 }
@@ -338,7 +339,7 @@ impl PoolFacts {
     }
 }
 
-/// The memory nodes 0, 1, .. of a view, with their sizes in bytes.
+/// The first `count` memory nodes of a view, with their sizes in bytes.
 fn memory_of(view: &View, count: usize) -> Vec<(NodeIncarnation, u64)> {
     let memory = view.memory().filter_map(|member| match member.role {
         Role::Memory { bytes } => Some((member.party(), bytes)),

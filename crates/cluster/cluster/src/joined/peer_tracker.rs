@@ -6,8 +6,8 @@
 //! 1. A compute node that touches a line may get a message from any other compute node, and must
 //!    answer it.
 //! 2. So of two compute nodes, the node with the higher member epoch waits before it touches
-//!    anything. The wait ends when that node knows the other, and the other's contact says that it
-//!    knows that node, with its present member epoch.
+//!    anything. The wait ends when each of the two knows the other. The contact of the other node
+//!    reports that it knows the waiting node, with the waiting node's present member epoch.
 //! 3. The node with the lower member epoch waits for no node. So no cycle of waits is possible.
 
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl Introductions {
         Ok(Introductions { shared, thread: Some(thread) })
     }
 
-    /// Sets this process's compute node. The node discards the messages of nodes that died or left,
-    /// and reclaims dead nodes.
+    /// Sets this process's compute node. From then on the thread also ends the node's waits for
+    /// nodes that died or left, and reclaims dead nodes.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }

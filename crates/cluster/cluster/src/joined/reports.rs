@@ -30,7 +30,7 @@ pub(super) fn contact_of(report: &PeerReport<NodeName>) -> (String, String) {
     (key, value)
 }
 
-/// The report of an entry in a contact. Other entries are none.
+/// The report of an entry in a contact, or `None` for any other entry.
 fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
     let peer =
         |node: &str| Some(NodeEpoch { node: node.parse().ok()?, epoch: value.parse().ok()? });

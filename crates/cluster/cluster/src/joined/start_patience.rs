@@ -1,4 +1,5 @@
-//! [`Patience`]: how long a starting node waits for other nodes, and for which event.
+//! [`StartPatience`]: how long a starting node waits for other nodes. [`StartWait`]: for which
+//! event.
 
 use std::fmt;
 use std::time::Duration;

@@ -29,7 +29,8 @@ pub(super) fn withdraw(ports: &Ports, id: ComputeNodeId, epochs: &Arc<Epochs>) {
     }
 }
 
-/// Gives up the node's epoch slot when the handler has no operation in progress.
+/// Gives up the node's epoch slot when the node has no operation in progress. After `patience` the
+/// call fails.
 pub(super) async fn unregister(
     epochs: &Epochs,
     port: &Port,

@@ -1,5 +1,5 @@
-//! RDMA between processes. Two nodes exchange connection data in control messages of membership,
-//! which authenticates the sender.
+//! RDMA between processes. Two nodes exchange connection data in control messages of membership.
+//! The access control of the store protects these messages.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

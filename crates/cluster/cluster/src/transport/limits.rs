@@ -6,10 +6,10 @@ use std::time::Duration;
 pub(super) const REMOVAL: Duration = Duration::from_secs(5);
 
 /// The least time that a connecting node waits for an answer. A live node answers, unless its
-/// machine is too busy. Attempts to reach a node that is not a member fail at once, because
+/// machine is too busy. An attempt to reach a node that has died or left ends early, because
 /// membership reports such nodes. A shorter limit would treat a slow live node as dead, and that
 /// node would not learn why it waits.
 pub(super) const CONNECT: Duration = Duration::from_secs(60);
 
-/// The least time that a node gives to connecting nodes to identify themselves.
+/// The least time limit for a connecting node to prove its identity.
 pub(super) const GREETING: Duration = Duration::from_secs(15);

@@ -25,8 +25,9 @@ const PLACE: &str = "shm.place";
 /// All possible values of [`Link::key`].
 const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
-/// The default directory of the files that processes share. All clusters use the same directory. So
-/// each process that starts removes the files of killed processes, of all clusters.
+/// The default directory of the files that processes share. All clusters without a directory of
+/// their own use this one. So each process that starts there removes the files of killed processes,
+/// of all these clusters.
 pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
 
 /// The connection between the processes of a cluster. All processes use the same kind.
@@ -262,14 +263,14 @@ impl Link {
             (Link::Shm { fabric, .. }, NodeName::Memory(id)) => _ = fabric.disconnect_memory(id),
             (Link::Tcp { fabric, .. }, peer) => _ = fabric.remove_peer(tcp_name(peer)),
             (Link::Ibverbs { fabric }, peer) => {
-                // The node has no verbs in flight: it left gracefully, or it was fenced before.
+                // The node left gracefully, or an attempt to fence it has ended before.
                 _ = fabric.remove_peer(ibverbs::peer(peer), REMOVAL);
             }
         }
     }
 
-    /// Fences a dead node here: it can do nothing here any more. The node is not admitted with this
-    /// member epoch or an earlier one. Returns whether that is certain.
+    /// Fences a dead node here, with this member epoch and all earlier ones. Returns whether it is
+    /// certain that the node can change nothing here any more.
     pub(crate) fn fence(
         &self,
         peer: NodeName,

@@ -1,4 +1,4 @@
-//! [`MemoryStore`]: a store for the tests of one process.
+//! [`MemoryStore`]: a store in the memory of one process.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Store for MemoryStore {
 
     fn grant(&self, ttl: Duration, _limit: Duration) -> Result<Grant, MembershipError> {
         let id = self.state().grant(ttl, since_boot());
-        // Waiters need the end of the next lease.
+        // A waiter sleeps at most until the next lease ends, so it must learn of the new lease.
         self.changed.notify_all();
         Ok(Grant { id, ttl })
     }

@@ -87,7 +87,7 @@ pub trait Store: Send + Sync {
     /// The name of the store for messages, without a password.
     fn describe(&self) -> String;
 
-    /// Grants a lease of `ttl`, or a little longer.
+    /// Grants a lease of `ttl`, or longer.
     ///
     /// # Errors
     /// An error of the store, as for all calls.
@@ -96,7 +96,8 @@ pub trait Store: Send + Sync {
     /// Renews a lease for its whole length from now. Returns that length.
     ///
     /// # Errors
-    /// [`MembershipError::LeaseEnded`] when the lease does not exist any more.
+    /// [`MembershipError::LeaseEnded`] when the lease does not exist any more; an error of the
+    /// store.
     fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Duration, MembershipError>;
 
     /// Ends a lease, and deletes its keys. The call succeeds if the lease has already ended.
@@ -109,7 +110,8 @@ pub trait Store: Send + Sync {
     /// comparison fails. Each change has another key.
     ///
     /// # Errors
-    /// [`MembershipError::LeaseEnded`] when a put names a lease that has ended.
+    /// [`MembershipError::LeaseEnded`] when a put names a lease that has ended; an error of the
+    /// store.
     fn commit(
         &self,
         compares: &[Compare],

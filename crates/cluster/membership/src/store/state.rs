@@ -41,7 +41,7 @@ impl State {
         !ended.is_empty()
     }
 
-    /// The relations of the fields between two calls.
+    /// Asserts the relations of the fields between two calls.
     pub(crate) fn check(&self) {
         for (key, kept) in &self.entries {
             assert!(kept.modified <= self.revision, "{key} is newer than its store");

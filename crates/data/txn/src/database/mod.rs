@@ -1,7 +1,7 @@
 //! [`Database`]: tables by name, and transactions over them.
 //!
 //! ```text
-//!  root     | magic | version | database | tables' roots | counters | scheme | .. | drawn | served |
+//!  root     | magic | version | database | table 0 root  | counters | scheme | .. | drawn | served |
 //!                                              │              │         queue of aged transactions
 //!                                              │              └─► atomics: timestamps, tables
 //!                                              │
@@ -230,8 +230,8 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Whether commits release their locks to this node before they are durable:
-    /// [`Settings::early_release`](crate::TransactionSettings::early_release), where that setting
-    /// has an effect.
+    /// [`TransactionSettings::early_release`](crate::TransactionSettings::early_release), where
+    /// that setting has an effect.
     #[inline]
     pub fn releases_early(&self) -> bool {
         self.0.releases_early
@@ -252,8 +252,8 @@ impl<M: LineLocks> Database<M> {
         table.load(key, row, cts).await
     }
 
-    /// Begins a transaction of the present generation. A checkpoint that begins later waits until
-    /// the result is dropped.
+    /// The present generation of this worker, for a transaction that begins. A checkpoint that
+    /// begins later waits until the result is dropped.
     pub(crate) fn begin_generation(&self) -> Arc<()> {
         self.0.worker.begin()
     }
@@ -273,7 +273,7 @@ impl<M: LineLocks> Database<M> {
         })
     }
 
-    /// Counts the transactions, from 0.
+    /// Counts one begin of a transaction, and returns the number of those before it.
     pub(crate) fn count_begin(&self) -> u32 {
         let begun = self.0.begun.get();
         self.0.begun.set(begun.wrapping_add(1));

@@ -74,7 +74,8 @@ impl<M: LineLocks> Database<M> {
         self.0.above.set(self.0.above.get().max(ts));
     }
 
-    /// The highest timestamp that was drawn from the counter of all nodes.
+    /// The value of the counter of all nodes: the highest counter that was drawn from it, or to
+    /// which it was raised.
     pub(crate) async fn timestamps_drawn(&self) -> Result<u64, TxnError> {
         Ok(self.memory().fetch_add(self.0.counters, TIMESTAMPS, 0).await?)
     }

@@ -6,13 +6,13 @@
 //!   room: lines where it freed space                ▲ every index leads here, permanently
 //! ```
 //!
-//! - Each worker adds rows to a line of its own, so inserts of different workers meet only in the
-//!   index.
+//! - Each worker adds rows first to a line of its own, the *tail*. So inserts of different workers
+//!   seldom meet outside the index.
 //! - A row that grows stays in its slot if its page has room. Otherwise the row moves to another
 //!   line and leaves a *stub*. The alternative is to correct all entries that lead to the row. Such
 //!   corrections write to lines of every index, and do not reach transactions that have read the
-//!   row id already. With the stub the row id never changes. A lock of the row is a lock of its
-//!   home line. No reader follows more than one step.
+//!   row id already. With the stub, the row id stays the same while the row exists. A lock of the
+//!   row is a lock of its home line. No reader follows more than one stub for one version.
 //! - A row that moves again is written to a new location, and then the stub is switched. A reader
 //!   of the stub finds either a tuple with the timestamp of the stub, or a changed stub.
 //! - So a read returns the whole row as it was at some time during the read. To check that the row
@@ -22,8 +22,9 @@
 //! - Steps that may fail come early. A row that is to grow gets its room
 //!   ([`prepare`](Heap::prepare)) while its transaction can still be undone. Then
 //!   [`install`](Heap::install) cannot lack room.
-//! - A dropped operation leaves the table as it was, or completely changed. A tuple that it has
-//!   placed without an entry is removed by the next insert of its handle.
+//! - A dropped operation leaves the rows as they were, or completely changed. It may leave a
+//!   *stray*: a tuple to which nothing leads. The next insert or undo of the worker in this table
+//!   removes the stray, if no transaction of another node has locked its line.
 //!
 //! The heap does not know what locks mean, with one exception: an access can refuse to wait for the
 //! lock of another transaction ([`Patience`]).
@@ -54,17 +55,19 @@ use crate::page::{Broken, row_max};
 use crate::{Conflict, RowId, TxnError};
 use places::Places;
 
-/// The number of reads of a row that other transactions keep changing. With each change, one of
-/// them made progress.
+/// The maximum number of attempts of one step. A step is tried again when its line is not here, or
+/// when the row changed during the read. Each change of the row is progress of another transaction.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Whether an access waits for a line that a transaction of another node has locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patience {
-    /// Waits until the deadline: for accesses of a task that holds no lock.
+    /// Waits until the memory's deadline. For accesses of a task that holds no lock, and for lines
+    /// that the task itself has locked.
     Wait,
-    /// Does not wait, and ends in [`Conflict::Locked`]. An access of a transaction that holds locks
-    /// must not wait for other locks, or two transactions could wait for each other.
+    /// Does not wait for the unlock, and ends in [`Conflict::Locked`]. An access of a transaction
+    /// that holds locks must not wait for other locks, or two transactions could wait for each
+    /// other.
     NoWait,
 }
 

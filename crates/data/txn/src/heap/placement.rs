@@ -1,5 +1,5 @@
-//! Locations for tuples: a worker's tail, known lines with room, and strays. A stray is a tuple to
-//! which nothing leads.
+//! Locations for tuples: a worker's tail, known lines with room, and strays. The tail is the line
+//! to which the worker adds tuples first. A stray is a tuple to which nothing leads.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::{RowId, TxnError};
 
 /// The number of locked lines that are skipped before a new line is taken.
 const LOCKED_MAX: usize = 4;
-/// The number of tuples that are placed together.
+/// The maximum number of tuples that are placed together.
 pub(crate) const RUN: usize = 16;
 const _: () = assert!(LOCKED_MAX < LINES_MAX, "a locked line leaves others to choose from");
 

@@ -5,8 +5,8 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::RowId;
 
-/// The number of lines with room that a worker notes for each table. Workers that change rows in
-/// other lines use the room there.
+/// The maximum number of lines with room that a worker notes for each table. Beside the tail these
+/// are lines in which the worker itself has freed room.
 pub(super) const LINES_MAX: usize = 64;
 const _: () = assert!(LINES_MAX > 1, "there is a line beside the tail");
 

@@ -25,10 +25,11 @@ pub enum SeenRow {
     Live(Timestamp),
     /// The row was deleted at this commit timestamp.
     Deleted(Timestamp),
-    /// The row is pending: the transaction that adds it has not ended.
+    /// The row is pending: the transaction that adds it has not ended, or has failed and the tuple
+    /// is not removed yet.
     Pending,
-    /// No tuple of this row has this row id. The row was deleted and purged, or has another row id
-    /// now.
+    /// No tuple of this row has this row id. For example, the row was deleted and purged, was never
+    /// committed, or has another row id now.
     Absent,
 }
 
@@ -38,8 +39,8 @@ enum Home {
     Stub(RowId, Timestamp),
 }
 
-/// The progress of one row read. A read that stops for a line goes on where it was, because without
-/// a cache two lines are never here at once.
+/// The progress of one row read. A read that stops for a line goes on where it was. The reason:
+/// under SEL a node keeps no line after its access, so two lines are never here at once.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reading {
     /// The location in the stub, and the timestamp of the stub.
@@ -257,14 +258,15 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Raises the read timestamp of a page to `ts`, for a reader of one row. The reader has read
-    /// the version `seen_at`, when the page had the read timestamp `stamp`. Fails if the row has
+    /// Raises the read timestamp of a page to at least `ts`, for a reader of one row. The reader
+    /// has read the version `seen_at`. `stamp` is the read timestamp of the page at that time, or a
+    /// guess: a value below `ts` only skips the check without the guard. Fails if the row has
     /// changed since, or if another transaction has locked its line to write.
     ///
     /// The read timestamp may be ahead of `ts`, so that the next readers find it high enough. The
-    /// distance depends on the age of the row and is at most `lease`. The read timestamp then
-    /// stands for readers that may never come. A writer with a lower timestamp must take a later
-    /// one.
+    /// distance depends on the age of the row and the number of rows on the page, and is at most
+    /// `lease`. The read timestamp then stands for readers that may never come. A writer with a
+    /// lower timestamp must take a later one or abort.
     ///
     /// # Why no writer is missed
     ///
@@ -272,10 +274,10 @@ impl<M: LineLocks> Heap<M> {
     /// 2. A reader that raises the read timestamp checks the lock under the guard.
     /// 3. If the guard of the reader comes first, the writer sees the read timestamp. Otherwise the
     ///    reader sees the lock, or the version that was written under the lock.
-    /// 4. A reader that finds the read timestamp high enough raises nothing. If the guard that
-    ///    raised it came before the writer's guard, the writer sees the read timestamp. If that
-    ///    guard came after the writer's guard, the lock was there already, and each reader that
-    ///    sees the read timestamp also sees the lock.
+    /// 4. A reader that finds the read timestamp high enough raises nothing. Another guard has
+    ///    raised that read timestamp. If that guard came before the writer's guard, the writer sees
+    ///    the read timestamp. If that guard came after the writer's guard, the lock was there
+    ///    already, and each reader that sees the read timestamp also sees the lock.
     pub(crate) fn stamp_step(
         &self,
         id: RowId,
@@ -287,7 +289,8 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let broken = |broken| Stop::Broken(line, broken);
-        // The page's read timestamp at the time of the read. A read timestamp never falls.
+        // A read timestamp never falls. So this check without the guard, which may succeed only at
+        // `ts` or above, is tried only for such a `stamp`.
         if stamp >= ts
             && let Ok(read) = self.memory.try_read_at(line, hint)
         {

@@ -12,6 +12,6 @@ pub(crate) enum Stop {
     Need(Need),
     /// The page is corrupt; its read was validated.
     Broken(GlobalAddr, Broken),
-    /// The row moved during the read.
+    /// The row changed or moved during the read.
     Moved,
 }

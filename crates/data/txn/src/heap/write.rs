@@ -45,12 +45,13 @@ enum Look {
 
 impl<M: LineLocks> Heap<M> {
     /// Prepares a change of the row in `id`, whose line the caller has locked to write. Checks that
-    /// the row is the version written at `cts`, and that no transaction later than `ts` has read
-    /// it. Reserves room for `value`, or for a tombstone with `None`.
+    /// the row is the version written at `cts`, and that the read timestamp of its page is not
+    /// above `ts`. Reserves room for `value`, or for a tombstone with `None`.
     ///
     /// # Errors
-    /// [`Conflict::Changed`]; [`TxnError::RowTooLong`]; memory that fails or is full. The inner
-    /// error is the read timestamp of the page, if that is later than `ts`.
+    /// [`Conflict::Changed`]; [`Conflict::Locked`]; [`TxnError::RowTooLong`];
+    /// [`TxnError::Corrupt`]; memory that fails or is full. The inner error is the read timestamp
+    /// of the page, if that is later than `ts`.
     pub(crate) async fn prepare(
         &self,
         id: RowId,
@@ -133,7 +134,7 @@ impl<M: LineLocks> Heap<M> {
         if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
             // The tuple was written before its timestamp was known. This access holds locks, so it
             // does not wait for the lock of another transaction. Instead the row takes another
-            // location, if there is one.
+            // location. Only if none can be had, the access waits.
             let away = self.line_of(target);
             let slot = self.slot_of(target);
             let redate =
@@ -223,8 +224,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(true)
     }
 
-    /// Makes pending rows of one line live. Waits for transactions that have locked the line to
-    /// read, so the caller must hold no lock.
+    /// Makes pending rows of one line live. Waits for transactions of other nodes that have locked
+    /// the line, so the caller must hold no lock.
     pub(crate) async fn publish(
         &self,
         line: GlobalAddr,
@@ -366,7 +367,7 @@ impl<T> Changed for (T, Dirty) {
     }
 }
 
-/// The commit timestamp that a change of the row replaces.
+/// The timestamp in the result of a row read.
 impl SeenRow {
     /// The timestamp at which the row was written or deleted.
     pub fn at(self) -> Option<Timestamp> {

@@ -1,4 +1,4 @@
-//! The check of a page against everything that this module promises.
+//! The check of a whole page: its tuples do not overlap, and its counters are right.
 
 use super::header::Slot;
 use super::{Page, State};

@@ -1,5 +1,5 @@
-//! Page changes, under the write guard. Every change returns the bytes that it wrote, and writes
-//! nothing when it fails.
+//! Page changes, under the write guard. Every change returns a range that contains the bytes that
+//! it wrote. On a sound page, a change that fails writes nothing.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::{
     Broken, HEADER, READ_STAMP, SLOT, State, TUPLE, TUPLE_MIN, check, slots_max, tuple_size,
 };
 
-/// Tuples below this number of bytes are built in a buffer before they are written.
+/// Tuples of at most this number of bytes are built in a buffer before they are written.
 const SHORT: usize = 128;
 const _: () = assert!(SHORT.is_multiple_of(WORD) && SHORT > TUPLE, "a short tuple is whole words");
 
@@ -38,7 +38,7 @@ impl From<Broken> for Edit {
     }
 }
 
-/// The byte range that a change wrote; empty at first.
+/// The byte range that contains all bytes that a change wrote; empty at first.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Dirty(Option<Range<usize>>);
 
@@ -101,7 +101,7 @@ impl TupleRef<'_> {
     }
 }
 
-/// The largest page that is checked as a whole around every edit.
+/// The maximum number of slots of a page that strict builds check as a whole around every edit.
 const CHECKED_MAX: u16 = 32;
 
 impl Page<'_> {

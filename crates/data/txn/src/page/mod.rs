@@ -2,7 +2,7 @@
 //!
 //! A page is a view of words ([`Words`](latchwork_verbs::Words)), with the number of the table to
 //! which it should belong. This module knows no memory protocols, transactions or other pages, and
-//! nothing in it is generic.
+//! is not generic over the memory.
 //!
 //! ```text
 //! byte 0       24                                heap              payload length
@@ -10,8 +10,8 @@
 //!
 //! header word 0   magic 16 | slots 16 | heap 16 | garbage 16           (low bits first)
 //!        word 1   table 32 | free slots 16 | tombstones 16
-//!        word 2   read timestamp: the highest timestamp of a transaction that has read a row
-//!                 of this page, under timestamp ordering
+//!        word 2   read timestamp: at least the highest timestamp of a transaction that has
+//!                 read a row of this page, under timestamp ordering
 //! slot            tuple's offset / 8, 16 bits | bytes allotted to it / 8, 16 bits
 //!                 0: free
 //! tuple           commit timestamp 64 | value length 16 | key length 16 | state 8 | key | value
@@ -21,8 +21,9 @@
 //! move. Tuples move inside the page when it is compacted.
 //!
 //! A tuple contains its key. A reader uses an index entry before it reads the tuple, and in between
-//! the slot may get another row. The key shows this. A row of TPC-C takes its key, its value and 17
-//! more bytes: 13 bytes of tuple header and 4 bytes of slot.
+//! the slot may get another row. The key shows this. A row takes its key, its value and 17 more
+//! bytes: 13 bytes of tuple header and 4 bytes of slot. The tuple is rounded up to a multiple of 8
+//! bytes.
 //!
 //! **Reads are safe on any bytes.** An optimistic reader may read a page while a writer changes the
 //! page. A reader may also read a line that is not a page. Loops are bounded by the length of the
@@ -78,7 +79,7 @@ pub(crate) enum State {
     Tombstone = 2,
     /// A stub: the row grew and stands elsewhere. The value of a stub is the row location.
     Stub = 3,
-    /// A tuple to which only a stub leads.
+    /// The tuple of a row that outgrew its home line. At most a stub leads to it.
     Away = 4,
     /// A row of a transaction that has not ended. Indexes lead to it, and a transaction that meets
     /// it gets a conflict.

@@ -6,7 +6,7 @@ use latchwork_wal::Timestamp;
 use super::header::{Header, Slot};
 use super::{Broken, READ_STAMP, State, TUPLE};
 
-/// A page whose header was valid when it was read.
+/// A page: its words and its header as it was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
     pub(crate) words: Words<'a>,
@@ -36,8 +36,8 @@ impl<'a> Page<'a> {
         Ok(Page { words, header: Header::load(words, table)? })
     }
 
-    /// Like [`open`](Page::open), for a reader of one tuple. Only the necessary part of the header
-    /// is read, and the counters are not checked.
+    /// Like [`open`](Page::open), for a reader of one tuple. Checks only that this is a page of the
+    /// table.
     #[inline]
     pub(crate) fn glance(words: Words<'a>, table: u32) -> Result<Page<'a>, Broken> {
         Ok(Page { words, header: Header::glance(words, table)? })

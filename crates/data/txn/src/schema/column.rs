@@ -87,8 +87,8 @@ pub enum ColumnValue<'a> {
     Unsigned(u64),
     /// A signed number.
     Signed(i64),
-    /// Bytes, a text or a blob. Owned only if they were read from a key in which zero bytes are
-    /// escaped.
+    /// Bytes, a text or a blob. Owned only if they were read from a key in which the column is
+    /// descending or has zero bytes in a text.
     Bytes(Cow<'a, [u8]>),
 }
 

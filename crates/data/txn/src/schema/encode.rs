@@ -7,7 +7,7 @@
 //!
 //! Each number is little-endian with that many bytes. A name begins with one byte of length. A
 //! schema has exactly one encoding: decoded bytes equal the encoding of the result. There is no
-//! checksum, because the storage of schemas has its own.
+//! checksum, because log records and checkpoints have their own.
 
 use latchwork_strict::strict_assert;
 

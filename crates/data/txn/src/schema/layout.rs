@@ -4,9 +4,9 @@
 //!   | columns of fixed length | lengths of texts, 1 byte each | texts | blob |      numbers little-endian
 //! ```
 //!
-//! Columns stand in the order of their declaration; the columns of the primary key are not in the
-//! row. A column of fixed length has a fixed offset, so that a part of a row can be overwritten in
-//! place.
+//! In each of the three parts, columns stand in the order of their declaration. The columns of the
+//! primary key are not in the row. A column of fixed length has a fixed offset, so that a part of a
+//! row can be overwritten in place.
 
 use latchwork_strict::strict_assert;
 

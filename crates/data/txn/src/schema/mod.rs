@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Schema ── values ──► key bytes (order like the columns)   ── key, row ──► keys of the indexes
-//!                    ──► row bytes (fixed part, then texts) ──► RowRef: one column
+//!                    ──► row bytes (fixed, texts, blob)      ──► RowRef: one column
 //! ```
 //!
 //! The heap and the indexes treat keys and rows as bytes. A schema converts keys and rows between

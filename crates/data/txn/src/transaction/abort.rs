@@ -40,12 +40,12 @@ impl<M: LineLocks> InPhase<M, Aborting> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Removes the index entries and the placed rows of the transaction. May be called again after
-    /// it failed or was dropped.
+    /// Removes the index entries and the placed rows of the transaction, and the strays of its
+    /// tables. May be called again after it failed or was dropped.
     async fn undo(&mut self) -> Result<(), TxnError> {
-        // The undo runs under the locks: after their release another transaction may need an entry
-        // that these rows have taken over. Index pages are never locked, so this waits for no
-        // transaction that may itself wait for a lock.
+        // The entries are removed under the locks: after the unlock another transaction may need an
+        // entry that these rows have taken over. Index pages are never locked, so the removal waits
+        // for no transaction that may itself wait for a lock.
         while let Some(entry) = self.entries.last() {
             let write = &self.writes[entry.write as usize];
             if let Some(id) = write.id() {
@@ -53,8 +53,8 @@ impl<M: LineLocks> State<M> {
                 let tree = self.table(write.table).tree(usize::from(entry.index));
                 match entry.old.map(|old| old.bits().to_le_bytes()) {
                     None => drop(tree.remove_stamped(key, &bits, 0, 0).await?),
-                    // The entry may again lead to a row that another transaction has added there
-                    // meanwhile.
+                    // The entry leads to the earlier row id again. Another transaction may have
+                    // added a row there meanwhile.
                     Some(old) => drop(tree.replace_stamped(key, &bits, &old, |_| true).await?),
                 }
             }
@@ -84,8 +84,8 @@ impl<M: LineLocks> State<M> {
         Ok(())
     }
 
-    /// Whether this or another transaction of the worker has placed rows that were given up and not
-    /// yet removed.
+    /// Whether a table of this transaction has strays of this worker: tuples to which nothing
+    /// leads, and which are not removed yet.
     pub(super) fn has_strays(&self) -> bool {
         self.tables.iter().any(|table| table.heap().has_strays())
     }

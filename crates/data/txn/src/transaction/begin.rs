@@ -25,8 +25,8 @@ impl<M: LineLocks> Database<M> {
     /// the [timestamp](Transaction::timestamp) of that transaction; otherwise `ts` has no effect.
     ///
     /// # Errors
-    /// [`Conflict::TooLate`] when a checkpoint with a later floor has begun in the meantime. That
-    /// checkpoint would not wait for this part.
+    /// [`Conflict::TooLate`] under timestamp ordering, when a checkpoint with a later floor has
+    /// begun in the meantime. That checkpoint would not wait for this part.
     pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
         // This comes first: a checkpoint waits for transactions that begin in the generation before
         // its floor, and all later ones see the floor.

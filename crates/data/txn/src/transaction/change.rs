@@ -59,11 +59,11 @@ impl<M: LineLocks> Transaction<M> {
     }
 
     /// Like [`insert`](Transaction::insert), without a lookup, for a row that the caller knows to
-    /// be new. If the row does exist, the commit fails with [`TxnError::Exists`].
+    /// be new. If the row does exist, the commit fails with [`TxnError::Exists`] or a conflict.
     ///
     /// # Errors
-    /// As [`insert`](Transaction::insert); [`TxnError::Exists`] only for a row that this
-    /// transaction has written.
+    /// [`TxnError::RowTooLong`]; a key that is empty or too long; [`TxnError::Exists`] for a row
+    /// that this transaction has written.
     pub fn insert_blind(
         &mut self,
         table: &Table<M>,
@@ -104,8 +104,8 @@ impl<M: LineLocks> Transaction<M> {
         self.change_row(table, key, To::Value(value)).await
     }
 
-    /// Overwrites a part of a row's value. The future is ready at its first poll if the row was
-    /// read to be written.
+    /// Overwrites a part of a row's value. The future is ready at its first poll if the transaction
+    /// has read the row to write it and has not written it yet.
     ///
     /// # Errors
     /// [`TxnError::OutsideValue`]; otherwise as [`update`](Transaction::update).

@@ -9,19 +9,25 @@ use super::phases::{Active, Decision, Rest};
 use crate::TxnError;
 
 impl<M: LineLocks> Transaction<M> {
-    /// Makes the writes visible and, with a log, durable. Returns the commit timestamp. For a
-    /// transaction that wrote nothing, this is the highest timestamp that it read.
+    /// Makes the writes visible and, with a log that syncs, durable. With an asynchronous log the
+    /// writes become durable later. Returns the commit timestamp. For a transaction that wrote
+    /// nothing, this is the highest timestamp that it read.
     ///
     /// If this future is dropped, the transaction may commit or abort, and the caller does not
-    /// learn which. With a log, a wait beyond
-    /// [`Settings::log_deadline`](crate::TransactionSettings::log_deadline) is an error, and the
-    /// transaction may still commit later.
+    /// learn which. A wait for an appended log record beyond
+    /// [`TransactionSettings::log_deadline`](crate::TransactionSettings::log_deadline) is
+    /// [`TxnError::InDoubt`], and the transaction may still commit later.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::Exists`] when a row would have the key of another row in a unique
-    /// index; [`TxnError::NotLogged`]; [`TxnError::InDoubt`]; [`TxnError::NotDurable`]; memory that
-    /// fails or is full. After an error nothing has happened, with two exceptions: `InDoubt`, and
-    /// [`TxnError::Corrupt`], which a transaction that has committed may also return.
+    /// Conflicts; [`TxnError::Exists`] when a row would have the key of another row, in a unique
+    /// index or as a row that was inserted without a lookup; [`TxnError::Doomed`];
+    /// [`TxnError::NotLogged`]; [`TxnError::InDoubt`]; [`TxnError::NotDurable`];
+    /// [`TxnError::ClockExhausted`]; memory or an index that fails, or memory that is full.
+    ///
+    /// After an error the transaction has no effect, with these exceptions. After `InDoubt` the
+    /// outcome is unknown. A transaction that has committed may also return [`TxnError::Corrupt`],
+    /// [`TxnError::Starved`] or [`TxnError::Tree`], when the install fails. A task then continues
+    /// the install.
     pub async fn commit(mut self) -> Result<Timestamp, TxnError> {
         let staged = self.begin_end()?.stage().await?;
         let validated = staged.validate().await?;
@@ -42,6 +48,7 @@ impl<M: LineLocks> Transaction<M> {
 
 impl<M: LineLocks> Rest<M> {
     /// Takes all remaining steps for a caller that waits. If one fails, a task continues the work.
+    /// A memory failure after the commit is no error for the caller.
     pub(super) async fn complete(self) -> Result<Timestamp, TxnError> {
         let stopped = match self.run().await {
             Ok(cts) => return Ok(cts),

@@ -16,21 +16,23 @@
 //!   was appended earlier. So the log record of the transaction comes later in the log. Its commit
 //!   returns when that log record is durable. Then the earlier log record is durable, too.
 //! - **Transactions that only read** have no log record. After its validation, such a transaction
-//!   checks the lines that it has read. If one still has a [node lock](LineLocks::detain), the
-//!   transaction waits for the end of the log. If none has, everything that it read is durable. The
-//!   same rule holds where a caller learns something without a commit: for
-//!   [`Transaction::validate`](super::Transaction::validate), for an `Exists`, and for the parts of
-//!   a transaction over several nodes.
+//!   checks the lines that it has read. If one still has a [node
+//!   lock](LineLocks::convert_to_node_lock), the transaction waits for the present end of the log.
+//!   If none has, everything that it read is durable. The same rule holds where a caller learns
+//!   something without a commit: for [`Transaction::validate`](super::Transaction::validate), for
+//!   an `Exists` at the commit, and for the parts of a transaction over several nodes.
 //! - **Other nodes** see such a commit like any commit that waits for its log. The lines of the
 //!   commit are locked. The new rows are pending, and index entries lead to these rows. The purge
-//!   removes entries, so the purge waits until the line has no node lock. So no log depends on a
-//!   loss of another log, and no row that a node has locked depends on such a loss.
+//!   removes entries, so the purge waits until the line has no node lock. So no commit of another
+//!   node, and no row that another node has locked, depends on a log record that this node may
+//!   still lose.
 //! - **Checkpoints** wait for the logs after they have read the rows.
 //!
-//! A log record on which other transactions may depend cannot be taken back, so the log never
-//! refuses it ([`append_to_build_on`](latchwork_wal::Log::append_to_build_on)). When the log fails,
-//! lines keep their node locks until a restart. A transaction that writes then gets an error from
-//! the log. A transaction that has read such lines gets [`TxnError::NotDurable`].
+//! A log record on which other transactions may depend cannot be undone, so the log does not refuse
+//! it after the append
+//! ([`append_for_early_release`](latchwork_wal::Log::append_for_early_release)). When the log
+//! fails, lines keep their node locks until a restart. A transaction that writes then gets an error
+//! from the log. A transaction that has read such lines gets [`TxnError::NotDurable`].
 
 use latchwork_coherence::LineLocks;
 use latchwork_strict::strict_assert;

@@ -25,7 +25,7 @@ pub(super) struct Wanted<'a, M: LineLocks> {
 }
 
 impl<M: LineLocks> Wanted<'_, M> {
-    /// The note of the entry, in the place of an entry that leads to `old`.
+    /// The note of the entry. `old` is the row id that the entry had before.
     fn note(&self, old: Option<RowId>) -> Entry {
         Entry { write: self.write as u32, index: self.index as u8, old, key: self.key.clone() }
     }
@@ -33,7 +33,8 @@ impl<M: LineLocks> Wanted<'_, M> {
 
 impl<M: LineLocks> Staging<'_, M> {
     /// Enters placed rows into the primary index, side by side, as many as fit into the leaf of the
-    /// first row. Returns their number, or 0 if the first row already exists or comes too late.
+    /// first row. Returns their number, or 0 if the first key has an entry already or comes too
+    /// late.
     pub(super) async fn enter_run(
         &mut self,
         table: &Table<M>,

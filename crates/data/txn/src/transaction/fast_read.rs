@@ -142,9 +142,9 @@ impl<M: LineLocks> Database<M> {
             return Err(FastRead::More);
         }
         // A row that is read to be written needs no read timestamp now if this node owns its line
-        // alone. The row is checked again when it is locked, or at the end if it is not written.
-        // Otherwise raising the read timestamp brings the line here, before another transaction
-        // changes the row.
+        // alone. The row is checked again when it is locked, or at the end if it is not written. If
+        // the node does not own the line alone, raising the read timestamp brings the line here,
+        // before another transaction changes the row.
         if ordered && !alone {
             let (mine, lease) = (state.writes_line(line), state.lease_of(mode));
             match heap.stamp_step(id, hint, (cts, stamp), state.ts, lease, mine) {

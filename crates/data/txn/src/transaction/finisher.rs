@@ -9,8 +9,8 @@ use latchwork_wal::Timestamp;
 
 use super::phases::{Rest, Stopped};
 
-/// The number of attempts of an end that fails because of memory or the log. Waits for other
-/// transactions are not counted, because each of those transactions ends.
+/// The maximum number of attempts that fail because of memory, an index or the log. Attempts that
+/// meet other transactions are not counted, because those transactions usually end soon.
 const TRIES: u32 = 1000;
 const _: () = assert!(
     TRIES > 0 && !PAUSE.is_zero() && PAUSE.as_millis() < HELD_UP_AFTER.as_millis(),

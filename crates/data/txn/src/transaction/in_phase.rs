@@ -48,14 +48,15 @@ impl<M: LineLocks> Parts<M> {
         self.database.end_record(&mut self.state, outcome);
     }
 
-    /// Leaves the rows locked: only a restart can decide or finish the transaction.
+    /// Leaves the rows locked, because only a restart can decide or finish the transaction.
     pub(super) fn leave_locked(mut self) {
         self.state.leave_locked();
         let why = Attempts::why(self.attempts.take());
         self.database.node().note_left_locked(&why);
     }
 
-    /// Leaves the rows in the way of other transactions until a restart.
+    /// Ends the undo before it is complete. The locks are released. Entries and pending rows that
+    /// are left may be in the way of other transactions until a restart.
     pub(super) fn give_up(mut self) {
         let why = Attempts::why(self.attempts.take());
         self.database.node().note_given_up(&why);
@@ -67,7 +68,8 @@ pub(super) trait Phase {
     /// Asserts what is true of a transaction that enters this phase.
     fn check<M: LineLocks>(&self, parts: &Parts<M>);
 
-    /// The outcome in the history, if no task learns another one.
+    /// The outcome that the history gets when the transaction is dropped in this phase. A task that
+    /// continues the transaction does not change it.
     fn outcome(&self, _ts: Timestamp) -> TransactionOutcome {
         TransactionOutcome::Aborted { cts: 0 }
     }
@@ -99,7 +101,7 @@ impl<M: LineLocks, P: Phase> InPhase<M, P> {
         InPhase::enter(self.take(), phase)
     }
 
-    /// Ends the transaction: its locks are released, and no part of it is left to do.
+    /// Ends the transaction, and releases its remaining locks.
     pub(super) fn end(mut self, outcome: TransactionOutcome) -> Ended<M> {
         let mut parts = self.take();
         parts.end_record(outcome);
@@ -108,8 +110,9 @@ impl<M: LineLocks, P: Phase> InPhase<M, P> {
         Ended { database, _generation: generation, _attempts: attempts }
     }
 
-    /// Ends a transaction that only a restart can decide. Until then no transaction may read or
-    /// overwrite the rows that it writes.
+    /// Ends a transaction that only a restart can decide. Until then no transaction of another node
+    /// reads or overwrites the rows that it writes. The same holds for transactions of this node,
+    /// unless the locks are node locks.
     pub(super) fn end_locked(mut self, outcome: TransactionOutcome, why: &str) {
         let Parts { database, state, .. } = self.parts_mut();
         state.locks.retain(|held| held.mode == AccessMode::Exclusive);

@@ -18,7 +18,7 @@ impl<M: LineLocks> InPhase<M, Committed> {
     /// Writes the rows that existed before, if early lock release has not written them.
     ///
     /// # Errors
-    /// Memory failures.
+    /// Memory and index failures; [`TxnError::Corrupt`]; [`TxnError::Starved`].
     pub(super) async fn install(mut self) -> Result<InPhase<M, Installed>, Box<Stopped<M>>> {
         let cts = self.phase.cts;
         if !self.phase.released {
@@ -35,7 +35,7 @@ impl<M: LineLocks> InPhase<M, Installed> {
     /// Releases the locks, makes the new rows visible, and ends the transaction.
     ///
     /// # Errors
-    /// Memory failures.
+    /// Memory failures; [`TxnError::Corrupt`]; [`TxnError::Starved`].
     pub(super) async fn publish(mut self) -> Result<Timestamp, Box<Stopped<M>>> {
         let cts = self.phase.cts;
         let Parts { database, state, .. } = self.parts_mut();
@@ -50,7 +50,8 @@ impl<M: LineLocks> InPhase<M, Installed> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Writes the rows that existed before. May be called again after it failed or was dropped.
+    /// Writes the rows that existed before, and the commit timestamp into the leaves of stale
+    /// entries. May be called again after it failed or was dropped.
     pub(super) async fn install(
         &mut self,
         database: &Database<M>,
@@ -94,7 +95,8 @@ impl<M: LineLocks> State<M> {
     /// dropped.
     async fn publish(&mut self, cts: Timestamp) -> Result<(), TxnError> {
         self.locks.clear();
-        // Publishing may wait for transactions that have locked the line to read, so it comes last.
+        // Publishing may wait for transactions of other nodes that have locked the line, so
+        // publishing comes last.
         let mut next = 0;
         while let Some(write) = self.writes.get(next) {
             let of = |write: &Write| {

@@ -20,12 +20,15 @@ impl<M: LineLocks> Database<M> {
     /// 1. Each row that it has read is still the same version. The read timestamp of its page is
     ///    raised to the new timestamp.
     /// 2. The same holds for each leaf of a scan or of a lookup that found no row.
-    /// 3. The staged rows have no timestamp yet. The index entries of the transaction may have a
-    ///    later timestamp, because leaves admitted the entries at an earlier one.
-    /// 4. Other transactions have seen only its locks and pending rows, which carry no timestamp.
+    /// 3. The staged rows have no timestamp yet. The leaves have admitted the index entries of the
+    ///    transaction at an earlier timestamp, so they admit the later one, too. The same holds for
+    ///    rows to be written that were checked against the read timestamps of their pages.
+    /// 4. Other transactions have seen only its locks, its pending rows and its index entries,
+    ///    which carry no timestamp.
     ///
     /// # Errors
-    /// Conflicts: the transaction is too late and cannot be later.
+    /// Conflicts, when the transaction is too late and cannot be later; memory and index failures;
+    /// [`TxnError::ClockExhausted`].
     pub(super) async fn move_up(
         &self,
         state: &mut State<M>,

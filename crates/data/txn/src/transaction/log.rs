@@ -1,4 +1,4 @@
-//! The log append of a commit, and the wait until its log record is durable.
+//! The log append of a commit, and the wait until the log acknowledges its log record.
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::TransactionOutcome;
@@ -10,12 +10,13 @@ use super::state::{Change, State};
 use crate::{Database, Scheme, TxnError};
 
 impl<M: LineLocks> InPhase<M, Validated> {
-    /// Draws the commit timestamp, and appends the writes of the transaction to the log. A
-    /// transaction that wrote nothing ends here.
+    /// Draws the commit timestamp, and appends the writes of the transaction to the log. Under
+    /// timestamp ordering the commit timestamp is the transaction's own. A transaction that wrote
+    /// nothing ends here.
     ///
     /// # Errors
-    /// [`TxnError::NotLogged`]; [`TxnError::NotDurable`]; [`TxnError::ClockExhausted`]. After an
-    /// error everything is undone.
+    /// [`TxnError::NotLogged`]; [`TxnError::NotDurable`]; [`TxnError::ClockExhausted`];
+    /// [`TxnError::NodeId`]. After an error everything is undone.
     pub(super) async fn log(mut self) -> Result<Decision<M>, TxnError> {
         let Parts { database, state, .. } = self.parts_mut();
         if state.writes.is_empty() {
@@ -37,16 +38,17 @@ impl<M: LineLocks> InPhase<M, Validated> {
 }
 
 impl<M: LineLocks> InPhase<M, Logged> {
-    /// Waits until the log record is durable. Under early lock release the rows are installed
-    /// before that.
+    /// Waits until the log acknowledges the log record. With
+    /// [`CommitMode::Sync`](latchwork_wal::CommitMode::Sync) the log record is durable then. Under
+    /// early lock release the rows are installed before the wait.
     ///
     /// # Errors
     /// [`TxnError::InDoubt`].
     pub(super) async fn wait(mut self) -> Result<Rest<M>, Box<Stopped<M>>> {
         let releases_early = self.parts().database.releases_early();
         if releases_early && !self.phase.released {
-            // If memory fails, the rows stay locked. The rows are then installed when the log
-            // record is durable.
+            // After an error the rows stay locked. They are then installed when the log record is
+            // durable.
             self.phase.released = self.release_early().await.is_ok();
         }
         let (cts, released) = (self.phase.cts, self.phase.released);
@@ -79,7 +81,7 @@ impl<M: LineLocks> InPhase<M, Logged> {
 }
 
 impl<M: LineLocks> State<M> {
-    /// Draws the commit timestamp, and appends the writes to the log.
+    /// Sets the commit timestamp, and appends the writes to the log.
     async fn log(&mut self, database: &Database<M>) -> Result<Logged, TxnError> {
         let clock = database.node().clock();
         let cts = match database.scheme() {

@@ -17,7 +17,8 @@ const ROUNDS_MAX: u32 = 1000;
 
 impl<M: LineLocks> Transaction<M> {
     /// Reads the row `key` into `value`. Returns whether the row exists. The future is ready at its
-    /// first poll if the row's lines and its index page are here and no lock is in the way.
+    /// first poll if the row's lines and its index page are here and no lock is in the way, unless
+    /// the task has used up its share of work.
     ///
     /// # Errors
     /// Conflicts; a key that is empty or too long; memory failures.
@@ -268,7 +269,8 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Locks a line, or fails at once.
+    /// Locks a line. An incompatible lock of another transaction is a conflict. The wait is for the
+    /// transfer of the line, not for an unlock.
     pub(super) async fn lock(
         &self,
         state: &mut State<M>,
@@ -305,7 +307,8 @@ impl<M: LineLocks> Database<M> {
         Ok(())
     }
 
-    /// Records a leaf of a scan, or of a lookup that found no row.
+    /// Records a leaf of a scan, or of a lookup that found no row. Under timestamp ordering also
+    /// raises the read timestamp of the leaf.
     pub(super) async fn found_nothing(
         &self,
         state: &mut State<M>,

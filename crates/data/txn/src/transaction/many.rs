@@ -22,8 +22,8 @@ use crate::{Conflict, Database, RowId, Table, TxnError};
 /// The number of rows that are read together: as many as lookups in the index.
 const LANES: usize = 16;
 
-/// The values of rows that were read together, in the order of their keys. A reused `Values`
-/// allocates nothing.
+/// The values of rows that were read together, in the order of their keys. A `Values` keeps its
+/// buffers for its next use.
 #[derive(Clone, Default, Debug)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -74,8 +74,8 @@ impl Values {
 
 impl<M: LineLocks> Transaction<M> {
     /// Reads the rows of all `keys` into `values`, which is cleared first. The result equals that
-    /// of a [`get`](Transaction::get) for each key in order. The call is several times as fast
-    /// where rows are far apart in a large table.
+    /// of a [`get`](Transaction::get) for each key in order. The call is faster than these where
+    /// rows are far apart in a large table.
     ///
     /// # Errors
     /// As [`get`](Transaction::get). The content of `values` is then unspecified.

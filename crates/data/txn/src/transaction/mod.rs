@@ -5,7 +5,7 @@
 //!                │                │ buffered           ├─ lock the written rows, by line address
 //!   2PL  lock to read       lock to write              ├─ prepare:  room for rows that grow
 //!   TO   raise read ts      raise read ts              ├─ stage:    pending rows, index entries
-//!   OCC  record             record                     ├─ validate: leaves (2PL, OCC), rows (OCC)
+//!   OCC  record             record                     ├─ validate: leaves 2PL/OCC, rows TO/OCC
 //!                                                      ├─ log:      one log record, durable
 //!                                                      └─ install:  rows, unlock, new rows
 //! ```
@@ -13,8 +13,9 @@
 //! # Why it is serializable
 //!
 //! 1. A transaction locks everything that it overwrites before it validates, and unlocks it after
-//!    the install. The new rows of the transaction are pending for the same time.
-//! 2. A transaction that meets such a lock or pending row aborts.
+//!    the install. The new rows of the transaction are pending from the staging until after the
+//!    unlock.
+//! 2. A transaction that meets such a lock or pending row aborts, at the latest in its validation.
 //! 3. So when the validation begins, no other transaction can change the rows that this transaction
 //!    writes.
 //! 4. At that moment the rows that it read are unchanged. Under two-phase locking they are locked.
@@ -23,8 +24,9 @@
 //! 5. So the order of these moments is a serial order of the transactions.
 //!
 //! Under timestamp ordering the serial order is the order of the timestamps. A row carries the
-//! timestamp of its writer, and its page the highest timestamp of a reader. A transaction with an
-//! earlier timestamp aborts.
+//! timestamp of its writer. Its page carries a read timestamp that is at least the highest
+//! timestamp of a reader. A transaction with an earlier timestamp takes a later one (see
+//! `later_timestamp`), or aborts.
 //!
 //! **Phantoms.**
 //!
@@ -35,24 +37,25 @@
 //!    meets the other. That transaction finds a changed structure number, or an entry that leads to
 //!    a pending row.
 //!
-//! Under timestamp ordering the leaf has a read timestamp, and an insert with an earlier timestamp
-//! aborts.
+//! Under timestamp ordering the leaf has a read timestamp. An insert with an earlier timestamp
+//! takes a later one, or aborts.
 //!
 //! **No deadlocks.**
 //!
-//! 1. No transaction waits for a lock as such.
+//! 1. A transaction that asks for a locked line gets a conflict. It does not wait for the unlock.
 //! 2. Before its log append, a transaction that holds a lock waits for no line that a transaction
 //!    of another node has locked.
 //! 3. Index pages are never locked.
 //! 4. New rows are published after all locks are released.
 //! 5. A row that has outgrown its page stands in another line, which another transaction may have
-//!    locked since. If so, the install moves the row to a new location. The install waits for the
-//!    line only if memory has no other location.
+//!    locked since. If so, the install moves the row to a new location.
+//! 6. If no new location can be had, the install waits for the line, and does so under locks. The
+//!    wait ends at the deadline of the memory, and a task tries again.
 //!
 //! **Cancellation.** A commit that is dropped before it has placed or entered anything leaves
 //! nothing. A commit that is dropped before the log append is undone by a task of its own. A commit
-//! that is dropped after the log append is finished by a task of its own, whether or not a caller
-//! waits.
+//! that is dropped, or fails, after the log append gets a task of its own, too. That task finishes
+//! the commit, or undoes it if the log has refused the log record. `phases` has the exceptions.
 
 mod abort;
 mod begin;
@@ -94,9 +97,9 @@ pub(crate) use state::State;
 
 /// A transaction of one worker. Dropping it aborts it.
 ///
-/// No other transaction sees its writes before it commits. An error that is a
-/// [conflict](TxnError::conflict) means that the transaction met another one and must be repeated
-/// as a whole. [`Database::run`] repeats it.
+/// No other transaction sees its writes before its validation and its log append. An error that is
+/// a [conflict](TxnError::conflict) means that another transaction is in the way. The transaction
+/// must be aborted then, and may be repeated as a whole. [`Database::run`] repeats it.
 pub struct Transaction<M: LineLocks> {
     database: Database<M>,
     /// `None` after the end of the transaction.
@@ -133,10 +136,11 @@ impl<M: LineLocks> Transaction<M> {
     /// - An optimistic transaction may have read rows that do not fit together.
     /// - Under timestamp ordering the same holds for rows that were read to be written.
     /// - Where commits [release early](crate::TransactionSettings::early_release), a crash may take
-    ///   back what any transaction has read. This function waits until those reads are durable.
+    ///   back what a transaction has read of its node. This function waits until those reads are
+    ///   durable.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::NotDurable`]; memory failures.
+    /// Conflicts; [`TxnError::NotDurable`]; [`TxnError::Doomed`]; memory and index failures.
     pub async fn validate(&mut self) -> Result<(), TxnError> {
         let (database, state) = self.alive()?;
         let validated = async {
@@ -147,12 +151,12 @@ impl<M: LineLocks> Transaction<M> {
         self.doom(validated)
     }
 
-    /// Ends the transaction without a trace, as dropping it does.
+    /// Aborts the transaction, as dropping it does. Read timestamps that it has raised stay.
     pub fn abort(self) {
         drop(self);
     }
 
-    /// The timestamp of the transaction, under timestamp ordering.
+    /// The timestamp of the transaction under timestamp ordering, and zero under the other schemes.
     pub fn timestamp(&self) -> Timestamp {
         self.state.as_ref().map_or(Timestamp::ZERO, |state| state.ts)
     }
@@ -165,8 +169,8 @@ impl<M: LineLocks> Transaction<M> {
         }
     }
 
-    /// Permits only an abort after an error that may have left the transaction in the middle of a
-    /// change.
+    /// Permits only an abort after an error, with the exception of errors that leave the
+    /// transaction unchanged.
     fn doom<T>(&mut self, result: Result<T, TxnError>) -> Result<T, TxnError> {
         if let (Err(error), Some(state)) = (&result, self.state.as_deref_mut()) {
             let harmless = matches!(

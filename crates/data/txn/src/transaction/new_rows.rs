@@ -70,7 +70,7 @@ impl<M: LineLocks> Staging<'_, M> {
         let mut at = run.start;
         while at < run.end {
             at += match self.enter_run(&table, at..run.end).await? {
-                // Another transaction adds this row or has added it, or the insert comes too late.
+                // The index has an entry of this key already, or the insert comes too late.
                 0 => {
                     self.stage_new(&table, at).await?;
                     1
@@ -103,7 +103,7 @@ impl<M: LineLocks> Staging<'_, M> {
             Base::Nothing(Some(old)) => Some(old),
             base => match self.enter(&entry, id).await? {
                 None => None,
-                // Another transaction adds this row or has added it.
+                // Another transaction has added this entry since the read.
                 Some(_) if base != Base::Unknown => return Err(Conflict::Changed.into()),
                 Some(_) => match self.resolve(table, at).await? {
                     Base::Nothing(Some(old)) => Some(old),
@@ -143,8 +143,8 @@ impl<M: LineLocks> Staging<'_, M> {
                 self.state.writes[at].placed = None;
                 heap.tidy().await?;
                 if heap.has_strays() {
-                    // The line of the given-up location is locked. The undo retries until the line
-                    // is free.
+                    // A transaction of another node has locked the line of a stray. The undo
+                    // retries until the line is free.
                     return Err(Conflict::Locked.into());
                 }
                 self.state.writes[at].prepared = Some(prepared);

@@ -1,5 +1,5 @@
 //! The phases of a transaction's end. Each phase is a type, and each step takes one phase and
-//! returns the next one, so a step out of order does not compile.
+//! returns the next one. So a caller that takes the steps out of order does not compile.
 //!
 //! ```text
 //!   Transaction ─► Active ─stage─► Staged ─validate─► Validated ─log─► Logged
@@ -14,8 +14,8 @@
 //!                                                    ended             ended
 //! ```
 //!
-//! A future that executes a step may be dropped at any await. The phase then decides what becomes
-//! of the transaction:
+//! A transaction without writes ends in `Validated`. A future that executes a step may be dropped
+//! at any await. The phase then decides what becomes of the transaction:
 //!
 //! | dropped phase | what follows |
 //! | --- | --- |
@@ -25,7 +25,9 @@
 //! | `Logged`, `Committed`, `Installed` | a task completes it |
 //! | `Aborting` | a task undoes it |
 //!
-//! If that task is dropped, too, the transaction stays as it is until a restart.
+//! Such a task ends without success if it is dropped, or after a bounded number of failed attempts.
+//! A transaction that was to be completed then keeps its locks until a restart. A transaction that
+//! was to be undone releases its locks, but its entries and pending rows may stay until a restart.
 
 use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_history::TransactionOutcome;
@@ -35,14 +37,16 @@ use super::in_phase::{InPhase, Parts, Phase};
 use super::state::State;
 use crate::TxnError;
 
-/// The transaction takes no further reads and writes, and nothing of it is staged.
+/// The transaction takes no further reads and writes. At the begin of this phase nothing of it is
+/// staged.
 pub(super) struct Active;
 
 /// The written rows are locked and have room for their new values. New rows are pending, and the
 /// indexes have all entries that lead to written rows.
 pub(super) struct Staged;
 
-/// Everything that the transaction has read is unchanged.
+/// Everything that the transaction has read was unchanged at the validation. Under timestamp
+/// ordering all rows that it has read and does not overwrite have its read timestamp.
 pub(super) struct Validated;
 
 impl Phase for Active {
@@ -139,7 +143,7 @@ impl Phase for ValidatedPart {
     }
 }
 
-/// The log record is appended, but perhaps not yet durable.
+/// The log record, if there is a log, is appended, but perhaps not yet durable.
 pub(super) struct Logged {
     pub(super) cts: Timestamp,
     /// The log position of the commit; `None` without a log.
@@ -181,8 +185,8 @@ impl Phase for Logged {
     }
 }
 
-/// The transaction has committed: its log record is durable, or another log decides, or there is no
-/// log.
+/// The transaction has committed: the log has acknowledged its log record, or another log decides,
+/// or there is no log. An asynchronous log acknowledges a log record before it is durable.
 pub(super) struct Committed {
     pub(super) cts: Timestamp,
     /// The rows that existed before already have their new values.
@@ -267,14 +271,14 @@ impl Phase for Aborting {
     }
 }
 
-/// The outcome of the last step that may fail.
+/// The outcome of the log append.
 pub(super) enum Decision<M: LineLocks> {
     Logged(InPhase<M, Logged>),
     /// A transaction that wrote nothing has ended, with the highest timestamp that it read.
     ReadOnly(Timestamp),
 }
 
-/// A transaction whose remaining steps can be tried again until they succeed.
+/// A transaction whose remaining steps can be tried again.
 pub(super) enum Rest<M: LineLocks> {
     Logged(InPhase<M, Logged>),
     Committed(InPhase<M, Committed>),

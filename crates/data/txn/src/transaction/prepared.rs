@@ -16,25 +16,27 @@ use crate::{Scheme, TxnError};
 /// A transaction that is staged. The written rows are locked and have room for their new values,
 /// and the new rows are pending. The next step is to [validate](Prepared::validate) it.
 ///
-/// Transactions of several parts use it, for example over several logs. All parts together are
-/// serializable under one rule. Every part is prepared before the first part that [needs
-/// it](Prepared::needs_validation) is validated. Then there is one moment at which everything that
-/// the parts read and write is as they saw it, as in [one transaction](Transaction).
+/// A transaction of several parts, for example over several logs, prepares each part. All parts
+/// together are serializable under one rule. Every part is prepared before the first part that
+/// [needs it](Prepared::needs_validation) is validated. Then there is one moment at which
+/// everything that the parts read and write is as they saw it, as in [one
+/// transaction](Transaction).
 ///
-/// Dropping it aborts it.
+/// Dropping a `Prepared` aborts the transaction.
 pub struct Prepared<M: LineLocks>(InPhase<M, StagedPart>);
 
-/// A [prepared](Prepared) transaction that is validated. From now on [`commit`](Validated::commit)
-/// fails only if memory fails.
+/// A [prepared](Prepared) transaction that is validated. From now on no other transaction can
+/// prevent its [`commit`](Validated::commit).
 ///
-/// Dropping it aborts it, unless it is [sealed](Validated::seal).
+/// Dropping a `Validated` aborts the transaction, unless it is [sealed](Validated::seal).
 pub struct Validated<M: LineLocks>(InPhase<M, ValidatedPart>);
 
 impl<M: LineLocks> Transaction<M> {
     /// Does what a commit does before the validation.
     ///
     /// # Errors
-    /// As [`commit`](Transaction::commit). After an error everything is undone.
+    /// Those of [`commit`](Transaction::commit) before the log append. After an error everything is
+    /// undone.
     pub async fn prepare(mut self) -> Result<Prepared<M>, TxnError> {
         let staged = self.begin_end()?.stage().await?;
         staged.into_part().await.map(Prepared)
@@ -64,9 +66,9 @@ impl<M: LineLocks> Prepared<M> {
     }
 
     /// Whether something that it has read may still change. Under the optimistic scheme these are
-    /// rows that it has not locked. Under the two schemes that record leaves, these are also leaves
-    /// of scans and of lookups that found no row. If not, it may be validated at once,
-    /// independently of other parts.
+    /// rows that it has not locked. Under the optimistic scheme and two-phase locking these are
+    /// also leaves of scans and of lookups that found no row. Without such reads the part may be
+    /// validated at once, independently of other parts.
     pub fn needs_validation(&self) -> bool {
         let Parts { database, state, .. } = self.0.parts();
         let locked = |read: &super::state::Read| {
@@ -105,7 +107,7 @@ impl<M: LineLocks> Validated<M> {
     /// own timestamp, the only possible one.
     ///
     /// # Errors
-    /// [`TxnError::ClockExhausted`].
+    /// [`TxnError::ClockExhausted`]; [`TxnError::NodeId`].
     pub fn propose(&self) -> Result<Timestamp, TxnError> {
         let Parts { database, state, .. } = self.0.parts();
         let clock = database.node().clock();
@@ -139,11 +141,14 @@ impl<M: LineLocks> Validated<M> {
     }
 
     /// Makes its writes visible at `cts`, which is at least the [proposed](Validated::propose)
-    /// timestamp. The caller is responsible for the log. If this future is dropped or fails, a task
-    /// continues the work.
+    /// timestamp. The caller is responsible for the log. The transaction must have
+    /// [writes](Validated::has_writes). If this future is dropped or fails, a task continues the
+    /// work.
     ///
     /// # Errors
-    /// Memory failures.
+    /// [`TxnError::Corrupt`], [`TxnError::Starved`] and [`TxnError::Tree`], although the
+    /// transaction has committed. After [`TxnError::Memory`] inside, the result is the commit
+    /// timestamp all the same.
     pub async fn commit(self, cts: Timestamp) -> Result<Timestamp, TxnError> {
         let Parts { database, state, .. } = self.0.parts();
         strict_assert!(

@@ -13,7 +13,7 @@ use super::{Range, Transaction};
 use crate::heap::{Patience, SeenRow};
 use crate::{Conflict, Database, RowId, Scheme, Table, Timestamp, TxnError};
 
-/// The number of index entries that are read at once.
+/// The maximum number of index entries that are read at once.
 const BATCH: usize = 64;
 
 /// The number of rows that are prefetched together.
@@ -133,8 +133,8 @@ impl<M: LineLocks> Database<M> {
                 if seen == SeenRow::Absent && self.scheme() == Scheme::TimestampOrdering {
                     self.still_leads_nowhere(&table, index, &batch.leaves).await?;
                 }
-                // An entry that leads to a tombstone says nothing about the row, which may stand
-                // elsewhere.
+                // An entry of a secondary index that leads to a tombstone says nothing about the
+                // row, which may stand elsewhere.
                 match seen.at() {
                     Some(version) if index == 0 => {
                         state.record.saw(scan, entry_key, Some(version.0));

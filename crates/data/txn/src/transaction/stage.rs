@@ -1,6 +1,6 @@
 //! The active phase: the written rows are locked and get room for their new values. Then
-//! [`new_rows`](super::new_rows) places the new rows, and [`entries`](super::entries) enters what
-//! leads to written rows.
+//! [`new_rows`](super::new_rows) places the new rows, and [`entries`](super::entries) adds the
+//! index entries that lead to written rows.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -19,7 +19,8 @@ impl<M: LineLocks> InPhase<M, Active> {
     /// entries.
     ///
     /// # Errors
-    /// Conflicts; [`TxnError::Exists`]; memory failures. After an error everything is undone.
+    /// Conflicts; [`TxnError::Exists`]; [`TxnError::NotDurable`]; [`TxnError::Schema`]; memory and
+    /// index failures. After an error everything is undone.
     pub(super) async fn stage(mut self) -> Result<InPhase<M, Staged>, TxnError> {
         let Parts { database, state, .. } = self.parts_mut();
         match (Staging { database, state }).run().await {
@@ -64,7 +65,8 @@ impl<M: LineLocks> Staging<'_, M> {
         Ok(())
     }
 
-    /// Locks the lines of rows that are to be written, in the order of their addresses.
+    /// Locks the lines of rows that are to be written, in the order of their addresses. Two-phase
+    /// locking has locked them already.
     async fn lock_writes(&mut self) -> Result<(), TxnError> {
         let Staging { database, state } = self;
         if database.scheme() == Scheme::TwoPhaseLocking {
@@ -140,8 +142,9 @@ impl<M: LineLocks> Staging<'_, M> {
         Ok(has_place)
     }
 
-    /// Decides without an await whether a row needs no preparation. This holds for a row that does
-    /// not exist yet, and for a row that stays at home and does not grow.
+    /// Decides without an await whether a row has the room that it needs. It can decide this for a
+    /// row that does not exist yet, for a row at home of which a part changes, and for a deleted
+    /// row. Otherwise the slow path decides.
     #[inline]
     fn is_prepared(&self, at: usize) -> Result<Room, Conflict> {
         let (state, scheme) = (&*self.state, self.database.scheme());
@@ -152,7 +155,7 @@ impl<M: LineLocks> Staging<'_, M> {
             (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
                 match heap.check_step(id, hint, cts, state.ts) {
                     Ok(Ok(())) => true,
-                    // The slow path finds out which reader makes the transaction too late.
+                    // The slow path gets the read timestamp for which the transaction is too late.
                     Ok(Err(Conflict::TooLate)) | Err(_) => false,
                     Ok(Err(conflict)) => return Err(conflict),
                 }

@@ -1,5 +1,5 @@
-//! The state of a transaction until its end. A worker reuses the state for its next transaction, so
-//! that a transaction allocates nothing.
+//! [`State`]: everything that a transaction knows until its end. A worker reuses the state and its
+//! buffers for a later transaction, which saves allocations.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::scratch::Scratch;
 use crate::heap::{Placed, Prepared};
 use crate::{RowId, Table, TxnError};
 
-/// The number of table handles that are kept for the next transaction.
+/// The maximum number of table handles that are kept for the next transaction.
 const TABLES_KEPT: usize = 64;
 const _: () = assert!(TABLES_KEPT <= u8::MAX as usize, "tables are numbered with 8 bits");
 
@@ -40,8 +40,8 @@ pub(super) struct Read {
     pub(super) home: bool,
     /// Timestamp ordering: the read timestamp is raised already.
     pub(super) stamped: bool,
-    /// The row has been locked to write, and was found unchanged after that, so no other
-    /// transaction can have changed it.
+    /// The row has been locked to write, and was found unchanged after that. No other transaction
+    /// can change it before the unlock.
     pub(super) fixed: bool,
     /// The places of its key and its value in the arena, for a row that was read to be written.
     pub(super) kept: Option<(Range<u32>, Range<u32>)>,
@@ -72,9 +72,10 @@ pub(super) enum Base {
     Row(RowId, Timestamp),
     /// A tombstone.
     Tombstone(RowId, Timestamp),
-    /// Nothing. The primary index may have an entry that leads to this row id.
+    /// No row. With a row id: the primary index has an entry with this row id, which leads to no
+    /// row.
     Nothing(Option<RowId>),
-    /// Nothing, as far as the caller knows. The commit checks this.
+    /// A row that was inserted without a lookup. The commit checks that it does not exist.
     Unknown,
 }
 
@@ -161,9 +162,10 @@ impl Filter {
 }
 
 pub(crate) struct State<M: LineLocks> {
-    /// The timestamp under timestamp ordering. At the commit, the commit timestamp.
+    /// The timestamp under timestamp ordering. From the log append on, the commit timestamp.
     pub(super) ts: Timestamp,
-    /// The commit timestamp must be above this.
+    /// The highest timestamp of all that the transaction has read, and of the leaves that its
+    /// entries entered. Except under timestamp ordering, the commit timestamp must be above it.
     pub(super) floor: Timestamp,
     /// Timestamp ordering: the read lease, as the maximum distance of read timestamps ahead of
     /// `ts`.
@@ -218,12 +220,12 @@ impl<M: LineLocks> Default for State<M> {
     }
 }
 
-/// The longest list of a transaction that is compared element by element.
+/// Each element of a list is compared with at most this many elements before it.
 const CHECKED_MAX: usize = 64;
 
 impl<M: LineLocks> State<M> {
-    /// The relations of a transaction's lists between two phases. In timestamp ordering, `ordered`,
-    /// the transaction has its timestamp from the beginning.
+    /// Asserts the relations of a transaction's lists between two phases. `ordered`: the scheme is
+    /// timestamp ordering, under which the transaction has its timestamp from the beginning.
     pub(super) fn check(&self, ordered: bool) {
         let (tables, arena) = (self.tables.len(), self.arena.len());
         let is_inside =
@@ -519,7 +521,7 @@ fn hash_of_line(line: GlobalAddr) -> u32 {
     (line.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// A hash of a key, the same on every platform: FNV-1a over words.
+/// A hash of a key, the same on every platform: a variant of FNV-1a over words, with rotation.
 #[inline]
 pub(super) fn hash_of(key: &[u8]) -> u32 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;

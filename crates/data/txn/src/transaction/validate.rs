@@ -1,4 +1,4 @@
-//! Validation: everything that a transaction has read is unchanged.
+//! Validation: the check that everything that a transaction has read is unchanged.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -39,10 +39,10 @@ impl<M: LineLocks> InPhase<M, StagedPart> {
 impl<M: LineLocks> State<M> {
     /// Checks that everything that the transaction has read is unchanged.
     pub(super) async fn validate(&mut self, database: &Database<M>) -> Result<(), TxnError> {
-        // This fence stands between the locks of the written rows and the second read of the rows
-        // that were read: see `Heap::unchanged_step`. If two transactions do both crosswise, at
-        // least one of them sees the lock of the other. Leaf stamps change under page guards, which
-        // order the changes.
+        // This fence stands between the transaction's own locks and entries on one side, and the
+        // second look at everything that it has read on the other. If two transactions do both
+        // crosswise, at least one of them sees the lock or the entry of the other. For rows see
+        // `Heap::unchanged_step`, for leaves see `Tree::still`.
         fence(Ordering::SeqCst);
         if database.order() {
             return self.leave_stamps().await;
@@ -72,7 +72,7 @@ impl<M: LineLocks> State<M> {
     }
 
     /// Timestamp ordering: raises the read timestamps for rows that were read to be written and are
-    /// not written. Checks that each row is still the version that was read.
+    /// not written. Checks that each such row is still the version that was read.
     async fn leave_stamps(&mut self) -> Result<(), TxnError> {
         for at in 0..self.reads.len() {
             let read = &self.reads[at];

@@ -28,14 +28,14 @@ pub(crate) struct Manifest {
     /// Every version up to this timestamp is in the parts, or was overwritten or deleted.
     pub(crate) floor: Timestamp,
     pub(crate) parts: Vec<Part>,
-    /// The first segment of each node's log that is needed.
+    /// The first segment that is needed, of each log that was open at the checkpoint.
     pub(crate) continues: BTreeMap<NodeId, u64>,
-    /// How far each log was durable when the checkpoint was put in place. The checkpoint may show
-    /// the writes of commits up to there.
+    /// How far each log was durable just before the checkpoint was put in place. The checkpoint may
+    /// show the writes of commits up to there.
     pub(crate) logs: BTreeMap<NodeId, CheckpointedEnd>,
 }
 
-/// Where a log ended when a checkpoint was put in place.
+/// Where a log ended just before a checkpoint was put in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CheckpointedEnd {
     pub(crate) end: LogEnd,
@@ -209,7 +209,7 @@ impl Manifest {
     }
 }
 
-/// The longest manifest: a million parts.
+/// The longest manifest: room for about a million parts.
 const MANIFEST_MAX: u64 = 16 << 20;
 const _: () =
     assert!(MANIFEST_MAX > (Timestamp::NODES_MAX as u64) * 64, "a manifest has room for every log");

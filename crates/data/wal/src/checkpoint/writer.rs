@@ -49,7 +49,8 @@ impl CheckpointWriter {
     ///   the floor.
     ///
     /// # Errors
-    /// Another checkpoint is being written; the floor is below that of the checkpoint in place.
+    /// Another checkpoint is being written; the floor is below that of the checkpoint in place; the
+    /// directory was opened to read.
     pub fn begin(
         directory: &Arc<LogDirectory>,
         floor: Timestamp,
@@ -105,9 +106,9 @@ impl CheckpointWriter {
     /// makes unnecessary may be [removed](LogDirectory::remove_through).
     ///
     /// # Errors
-    /// A part was begun and not finished; the system's errors. After an error of the system, only
-    /// the next opening of the directory shows which checkpoint counts. Both checkpoints are right
-    /// as long as no segment is removed, and none is.
+    /// A part was begun and not finished; the system's errors. After an error of the system, the
+    /// next opening of the directory may find either checkpoint in place. Both are right, because
+    /// segments are removed only up to the floor of the earlier one.
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
@@ -204,7 +205,8 @@ impl PartWriter {
     /// once, in any parts: the highest timestamp counts.
     ///
     /// # Errors
-    /// The entry is too large; the system's errors, after which the checkpoint cannot be finished.
+    /// The entry is too large; the system's errors, after which the caller must not publish the
+    /// checkpoint.
     pub fn put(&mut self, entry: LogEntry<'_>) -> Result<(), WalError> {
         if self.group.bytes() >= GROUP_BYTES {
             self.write()?;

@@ -1,4 +1,5 @@
-//! [`accept`]: cuts logs that have lost durable records to one consistent state.
+//! [`accept`]: decides where to cut logs that have lost durable records, so that one consistent
+//! state is left.
 //!
 //! # What is left, and why that state is consistent
 //!
@@ -6,12 +7,14 @@
 //! the log of node `n`.
 //!
 //! 1. `L(n)` is at most what can be read: the records up to the first flaw, gap or end.
-//! 2. Each flush batch of node `m` has a cross-log mark before it, or the last mark of its segment
-//!    covers it. The mark states a number `seen(n)` for each other node `n`. No commit of the batch
-//!    has seen a record of `n` beyond that number: see
-//!    [`LogDirectory::known_beside`](super::LogDirectory::known_beside).
+//! 2. Each flush batch of node `m` has a cross-log mark before it, or the last mark before it in
+//!    its segment covers it. The mark states a number `seen(n)` for each other node `n`. No commit
+//!    of the batch has seen a record of `n` beyond that number: see
+//!    [`LogDirectory::known_elsewhere`](super::LogDirectory::known_elsewhere).
 //! 3. If `seen(n) > L(n)` and the log of `n` has lost something or was cut, then `m` is cut before
 //!    that mark. This step repeats until no log is cut. It ends, because logs only become shorter.
+//!    Records that were never durable are no loss: if a log lacks only such records, no other log
+//!    is cut for it.
 //! 4. By 2 and 3, no remaining commit has seen a lost commit of another node.
 //! 5. No remaining commit has seen a lost commit of its own node. A commit is appended after every
 //!    commit of its own node that it has seen, and logs are cut to prefixes.
@@ -38,7 +41,7 @@ use crate::{DatabaseId, LogEnd, NodeId, WalError};
 #[derive(Default)]
 struct Scan {
     end: LogEnd,
-    /// Records that the log had at least, as its own files behind the end show.
+    /// Records that the log had at least, as its own files and headers behind the end show.
     least: u64,
     /// Bytes in these files behind the end.
     unread: u64,
@@ -50,7 +53,8 @@ struct Scan {
     segments: Vec<(u64, u64)>,
 }
 
-/// Reads the directory, and decides where to cut the logs if one has lost something.
+/// Reads the directory, and decides where to cut the logs if one has lost something. Writes
+/// nothing.
 pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let witness = match read_witness(storage, database) {
         Err(error @ WalError::Damaged { .. }) => {
@@ -165,7 +169,7 @@ fn loss(cut: LogEnd, scan: &Scan, known: Option<&LogEnd>, before: Option<&Lost>)
     let here = if known.segment == scan.end.segment { scan.end.bytes } else { 0 };
     let gone = if missing > 0 { known.bytes.saturating_sub(here) } else { 0 };
     Lost {
-        // The file gives the first numbers, and may hold any.
+        // The witness file gives the numbers of `before`, and may hold any. So the sums saturate.
         missing: before.missing.saturating_add(missing),
         missing_bytes: before.missing_bytes.saturating_add(gone.max(scan.unread)),
         given_up: before.given_up.saturating_add(scan.end.groups - cut.groups),
@@ -223,7 +227,7 @@ fn scan(
         }
         let is_last = at + 1 == numbers.len();
         if need.is_over(at) {
-            // The segment was to be removed; a crash left it.
+            // The checkpoint covers the segment, which may be removed.
             last = None;
             continue;
         }

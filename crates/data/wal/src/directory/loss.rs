@@ -1,4 +1,4 @@
-//! [`Loss`]: the lost commits of one log.
+//! [`Loss`]: the lost log records of one log.
 
 use std::fmt;
 
@@ -6,24 +6,23 @@ use crate::format::names;
 use crate::witness::Lost;
 use crate::{LogEnd, NodeId};
 
-/// The lost commits of one log, and the commits given up with them.
+/// The lost log records of one log, and the records given up with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The node of the log.
     pub node: NodeId,
-    /// The segment in which the log ends now.
+    /// The segment in which the log ends now; the first one when nothing is left.
     pub file: String,
     /// The bytes of that segment that are kept.
     pub kept: u64,
-    /// Durable commits that are missing, at least.
+    /// Durable records that are missing, at least.
     pub missing: u64,
-    /// Bytes that are missing, at least, in the last file that is known to have held missing
-    /// commits.
+    /// Bytes that are missing or cannot be read, at least.
     pub missing_bytes: u64,
-    /// Present commits that are given up, because they may have seen missing commits of another
+    /// Present records that are given up, because they may have seen missing records of another
     /// log.
     pub given_up: u64,
-    /// Bytes of the commits given up, and of what stands between them.
+    /// Bytes of the records given up, and of the marks between them.
     pub given_up_bytes: u64,
 }
 

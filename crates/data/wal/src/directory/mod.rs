@@ -24,9 +24,9 @@ use crate::witness::Witness;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 use node_log::NodeLog;
 
-/// A directory of logs, opened by this process alone.
+/// A directory of logs, opened by this process. A process that opened it to write has it alone.
 ///
-/// Opening repairs what a crash left: see [`LogDirectory::open`]. The next steps are
+/// Opening to write repairs what a crash left: see [`LogDirectory::open`]. The next steps are
 /// [`replay`](LogDirectory::replay) and one [`Log`](crate::Log) for each node.
 pub struct LogDirectory {
     storage: Arc<dyn Storage>,
@@ -42,8 +42,8 @@ pub struct LogDirectory {
     /// file. `None` when opened to write.
     tails: Option<BTreeMap<(NodeId, u64), u64>>,
     losses: Vec<Loss>,
-    /// Held until the last log has finished with its files. `None` when the directory has no lock
-    /// file.
+    /// Held until the last reference to this value is dropped. `None` when the directory was opened
+    /// to read and has no lock file.
     _lock: Option<Box<dyn DirectoryLock>>,
 }
 
@@ -60,8 +60,8 @@ pub struct Opening {
 /// The state of checkpoint writing.
 #[derive(Debug)]
 struct Checkpoints {
-    /// The number of the next checkpoint. No number is used twice, not even after a failed
-    /// checkpoint.
+    /// The number of the next checkpoint. This process uses no number twice, not even after a
+    /// failed checkpoint.
     next: u64,
     under_way: bool,
 }
@@ -87,7 +87,9 @@ impl LogDirectory {
     ///   copy replaces the segment by a rename, even when nothing is cut. Reason: after a failed
     ///   sync, a read may return bytes that are only in the memory of the system. The next crash
     ///   must not lose what was replayed.
-    /// - Files of an unfinished checkpoint are removed.
+    /// - A last segment that was never begun is removed.
+    /// - Files of an unfinished checkpoint are removed, and segments that the checkpoint covers.
+    /// - The cut of an [accepted](Opening::accept_loss) loss is completed.
     ///
     /// An empty directory is a new database. A crash during opening leaves a directory that can be
     /// opened again.
@@ -127,7 +129,9 @@ impl LogDirectory {
     /// error. All logs are then cut to one consistent state: no remaining commit may have seen a
     /// lost one. [`losses`](LogDirectory::losses) reports what was lost. One rename decides the
     /// cut, before any log changes. From then on every opening ends the logs there, whatever its
-    /// options are. After a crash, the next opening to write completes the cut.
+    /// options are, until the cut is complete. After a crash, the next opening to write completes
+    /// the cut. With [`to_read`](Opening::to_read) nothing is written: the cut holds for this
+    /// opening only.
     ///
     /// # Errors
     /// As [`open`](LogDirectory::open). The loss of the checkpoint, or of commits that the
@@ -177,11 +181,11 @@ impl LogDirectory {
         }))
     }
 
-    /// Which database the directory holds; `None` when the directory is empty. Changes nothing and
-    /// takes no lock.
+    /// Which database the directory holds; `None` when no file shows one, as in an empty directory.
+    /// Changes nothing and takes no lock.
     ///
     /// # Errors
-    /// Another version; the system's errors.
+    /// Another version; damage; the system's errors.
     pub fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalError> {
         scan::identify(storage)
     }
@@ -208,7 +212,7 @@ impl LogDirectory {
         &*self.storage
     }
 
-    /// The nodes that have a log here, with the segments of each log.
+    /// The nodes that have a log here, with the segments of each log. A log without files has none.
     pub fn segments(&self) -> Vec<(NodeId, Vec<Segment>)> {
         let nodes = self.nodes.lock();
         nodes.iter().map(|(node, log)| (*node, log.segments.clone())).collect()
@@ -276,7 +280,7 @@ impl LogDirectory {
     }
 
     /// Marks `node`'s log as open, and returns its next segment with what precedes that segment.
-    /// `visible` counts the log records that other nodes may see before these are durable.
+    /// `visible` counts the log records that other nodes may see, durable or not.
     pub(crate) fn enter(
         &self,
         node: NodeId,
@@ -309,7 +313,7 @@ impl LogDirectory {
             "the timestamps of segments run backwards"
         );
         if let Some(visible) = &visible {
-            // Relaxed: no other node sees anything of this log yet.
+            // Relaxed: no other node sees a record of this opening yet.
             visible.store(log.end.groups, Ordering::Relaxed);
         }
         (log.open, log.closed, log.visible) = (true, None, visible);
@@ -356,8 +360,9 @@ impl LogDirectory {
     // ---- how far logs are durable ----------------------------------------------------------------
 
     /// Notes that `node`'s log is durable up to `end`, with all timestamps up to `through`. The
-    /// flusher calls this before it acknowledges these commits. So when another node sees one of
-    /// them, the next [mark](crate::format::Mark) of that node covers it.
+    /// flusher calls this before it reports these records as durable. So when another node sees one
+    /// of them after that report, the next [mark](crate::format::Mark) of that node covers it. The
+    /// count `visible` covers records that other nodes see earlier.
     pub(crate) fn publish(&self, node: NodeId, end: LogEnd, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             strict_assert!(log.open, "a log that is not open becomes durable");
@@ -384,7 +389,7 @@ impl LogDirectory {
         }
     }
 
-    /// What is known of all logs except `node`'s.
+    /// What is known of all logs with records, except `node`'s.
     pub(crate) fn known_elsewhere(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
         let nodes = self.nodes.lock();
         let others = nodes.iter().filter(|(other, _)| **other != node);
@@ -407,15 +412,15 @@ impl LogDirectory {
         nodes.iter().map(|(node, log)| (*node, end(log))).collect()
     }
 
-    /// How often the witness was written, and whether it lacks something of `node`'s log.
+    /// How often this process wrote the witness, and whether the witness lacks something of
+    /// `node`'s log.
     pub(crate) fn noted(&self, node: NodeId) -> (u64, bool) {
         let end = self.nodes.lock().get(&node).map(|log| log.end);
         let witness = self.witness.lock();
         (witness.times, witness.ends.get(&node).copied() != end)
     }
 
-    /// Writes the witness anew. With `durably` its name is synced too, as the last step of closing
-    /// a log.
+    /// Writes the witness anew. With `durably` its name is synced too.
     pub(crate) fn note(&self, durably: bool) -> Result<(), WalError> {
         let mut noted = self.witness.lock();
         // Read under the lock of the witness: of two writers, the later one has read the later
@@ -440,7 +445,8 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Makes sure that a witness exists. The witness is the first file of a directory.
+    /// Makes sure that a witness exists. The witness precedes the first segment and the first
+    /// manifest.
     pub(crate) fn ensure_witness(&self) -> Result<(), WalError> {
         let exists = self.witness.lock().exists;
         if exists { Ok(()) } else { self.note(true) }
@@ -449,13 +455,15 @@ impl LogDirectory {
     // ---- segments that are not needed any more ---------------------------------------------------
 
     /// Removes the oldest segments of `node`, and returns their count. Removal stops at the first
-    /// segment that holds a timestamp above `floor`, or that the checkpoint in place needs.
+    /// segment that holds a timestamp above `floor` or above the floor of the checkpoint in place,
+    /// or that this checkpoint needs.
     ///
-    /// The checkpoint with this floor must be [published](crate::CheckpointWriter::publish). The
-    /// last segment of an open log stays.
+    /// The last segment of an open log stays. The last segment of a closed log goes only if the
+    /// checkpoint states the end of the log.
     ///
     /// # Errors
-    /// The system's errors. A segment that was not removed does no harm.
+    /// The directory was opened to read; the system's errors. A segment that was not removed does
+    /// no harm.
     pub fn remove_through(&self, node: NodeId, floor: Timestamp) -> Result<usize, WalError> {
         self.check_writable()?;
         let floor = floor.min(self.floor());

@@ -7,7 +7,7 @@ use crate::{LogEnd, Timestamp};
 /// The log of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeLog {
-    /// A [`Log`](crate::Log) appends to the last segment.
+    /// A [`Log`](crate::Log) appends to the last segment, or has failed.
     pub(super) open: bool,
     pub(super) segments: Vec<Segment>,
     /// The highest timestamp of all durable records.
@@ -24,7 +24,7 @@ pub(super) struct NodeLog {
 /// One segment of a node's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// The number of the segment: one more than that of the previous segment.
+    /// The number of the segment: above that of the previous segment.
     pub number: u64,
     /// The highest timestamp in all previous segments.
     pub before: Timestamp,

@@ -1,6 +1,6 @@
 //! [`Plan`]: what the repair of a directory does with a segment.
 
-/// What is to be done about the end of a log.
+/// The work of the repair on one segment.
 pub(super) enum Plan {
     /// Remove the segment: it was never begun, or it lies behind an accepted loss.
     Remove(String),

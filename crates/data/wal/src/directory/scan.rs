@@ -4,11 +4,11 @@
 //!
 //! | where it is written | how old it may be |
 //! | --- | --- |
-//! | the header of each log record: the synced bytes of its own file | older than the record |
+//! | the header of each log record: the synced bytes of its own file | as old as the flush batch of the record |
 //! | the header of the next segment: the records before it | never too old: a segment is whole when the next one begins |
 //! | [marks](Mark) in the logs of other nodes | as old as the last flush batch of that log |
 //! | the checkpoint | as old as the checkpoint |
-//! | the file `WITNESS` | [a second](crate::Settings::witness) while the process lives; never too old after a clean end |
+//! | the file `WITNESS` | up to twice [`LogSettings::witness`](crate::LogSettings::witness) while the process lives; not too old after a clean end |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalE
     Ok(witness.map(|witness| witness.database))
 }
 
-/// What a crash left in a directory.
+/// What an opening found in a directory, and what it has to do.
 pub(super) struct Found {
     pub(super) database: DatabaseId,
     pub(super) nodes: BTreeMap<NodeId, NodeLog>,
@@ -87,7 +87,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Lists the files and reads the checkpoint. The caller has read the witness.
+    /// Lists the files and reads the manifest of the checkpoint. The caller has read the witness.
     pub(super) fn read(
         storage: &dyn Storage,
         database: DatabaseId,
@@ -167,7 +167,8 @@ pub(super) fn learn(known: &mut BTreeMap<NodeId, LogEnd>, node: NodeId, end: Log
     }
 }
 
-/// Checks the directory for everything that can be wrong.
+/// Checks that the directory is complete. Reads the header of each segment, the last segment of
+/// each log, and the last marks. [Replay](crate::LogDirectory::replay) checks the rest.
 pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let witness = read_witness(storage, database)?;
     look_at(storage, database, Files::read(storage, database, witness)?)
@@ -199,7 +200,7 @@ pub(super) fn read_witness(
     if is_blank { Ok(Some(Witness::of(database, BTreeMap::new()))) } else { Err(other) }
 }
 
-/// Checks these files for everything that can be wrong.
+/// Checks these files like [`look`].
 pub(super) fn look_at(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -276,12 +277,12 @@ struct Look<'a> {
     database: DatabaseId,
     files: &'a Files,
     node: NodeId,
-    /// What is to be done about the ends of logs.
+    /// What is to be done with segments.
     plans: &'a mut Vec<Plan>,
 }
 
 impl Look<'_> {
-    /// The node's log, and what its last marks state about other logs.
+    /// The node's log, and what its last mark states about other logs.
     fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, LogEnd>), WalError> {
         let mut log = NodeLog::default();
         let limit =
@@ -330,8 +331,8 @@ impl Look<'_> {
         // before its first record.
         let segments = log.segments.clone();
         for (at, &Segment { number, .. }) in segments.iter().enumerate().rev() {
-            // What the checkpoint covers need not be whole, and the checkpoint knows what its marks
-            // know.
+            // What the checkpoint covers need not be whole, and the checkpoint knows what the marks
+            // of such a segment know.
             let next = segments.get(at + 1);
             if known.is_some() || next.is_some_and(|next| next.before <= self.files.floor()) {
                 break;
@@ -373,8 +374,8 @@ impl Look<'_> {
                 Ok(Some(reader))
             }
             Opened::Headless(mut reader) => {
-                // A header is durable before the first append to its segment, and the previous
-                // segment was whole.
+                // A header is durable before the first append to its segment. So a last segment
+                // without a header was never begun, if the segment before it is there.
                 if !is_last || !follows || reader.was_synced_beyond(0)? {
                     return Err(WalError::damaged(&name, 0, "there is no header"));
                 }
@@ -399,7 +400,7 @@ impl Look<'_> {
 pub(super) struct Tail {
     pub(super) groups: u64,
     pub(super) highest: Timestamp,
-    /// The last mark.
+    /// The last mark, if the caller of [`read_groups`] has added it.
     pub(super) mark: Option<Mark>,
     /// Why the file does not end behind the last whole record.
     pub(super) flaw: Option<Flaw>,
@@ -467,7 +468,7 @@ pub(crate) fn read_whole(
     }
 }
 
-/// All nodes that have files here, or of which a log end is known.
+/// All nodes that have files here, or of which the checkpoint or the witness knows a log end.
 pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
     files.segments.keys().chain(files.known().keys()).copied().collect()
 }
@@ -515,8 +516,8 @@ impl Need {
         Ok(need)
     }
 
-    /// Whether the checkpoint covers the segment at this index wholly. A crash has left such a
-    /// segment that was to be removed.
+    /// Whether the checkpoint covers the segment at this index wholly, so that the segment may be
+    /// removed.
     pub(super) fn is_over(&self, at: usize) -> bool {
         self.before.get(at + 1).is_some_and(|next| next.is_some_and(|next| next <= self.floor))
     }

@@ -72,8 +72,8 @@ impl FileHeader {
 
     /// Decodes the header of `file`.
     ///
-    /// `Ok(None)` when the header is not whole. Another version or database is an error, because
-    /// the caller has named the wrong directory.
+    /// `Ok(None)` when the header is not whole. A header of another version or of another database
+    /// is an error: the caller cannot use such a file.
     pub(crate) fn decode(
         bytes: &[u8],
         file: &str,

@@ -1,4 +1,4 @@
-//! [`Group`]: one log record, which holds what one commit wrote.
+//! [`LogRecord`]: one log record, which holds the writes of one commit or a note.
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
@@ -320,7 +320,7 @@ impl<'a> LogRecordRef<'a> {
         LogRecordKind::decode(self.kind)
     }
 
-    /// Whether the record is a mark of the log, not a commit.
+    /// Whether the record is a mark of the log, not a commit or a note.
     pub(crate) fn is_mark(&self) -> bool {
         self.kind == MARK
     }

@@ -16,8 +16,8 @@ const _: () = assert!(CLOSES.0 > u8::MAX as u32, "the mark of an end is no node"
 pub(crate) struct Known {
     /// The other log is durable up to here.
     pub(crate) end: LogEnd,
-    /// No commit behind the mark has seen a record of the other log beyond this count. The count
-    /// starts at the start of that log.
+    /// No commit between this mark and the next one has seen a record of the other log beyond this
+    /// count. The count starts at the start of that log.
     pub(crate) seen: u64,
 }
 
@@ -64,7 +64,7 @@ impl Mark {
         Ok(bytes)
     }
 
-    /// Decodes a log record that [is a mark](GroupRef::is_mark); `None` when no program of this
+    /// Decodes a log record that [is a mark](LogRecordRef::is_mark); `None` when no program of this
     /// version wrote it.
     pub(crate) fn decode(group: &LogRecordRef<'_>) -> Option<Mark> {
         let mut mark = Mark::default();

@@ -8,9 +8,9 @@
 //!   └────────┴───────┴───────┴─────────
 //! ```
 //!
-//! The checksum of a group (a log record) covers its position: database, file and offset. So bytes
-//! that were a group at another position are no group here. Examples are a copy of a log that is
-//! stored as a value, and a sector of an old file.
+//! The checksum of a group's header (a group is a log record) covers the position of the group:
+//! database, file and offset. So bytes that were a group at another position are no group here.
+//! Examples are a copy of a log that is stored as a value, and a sector of an old file.
 
 mod bytes;
 mod flaw;

@@ -7,15 +7,15 @@ use latchwork_runtime::sync::{Arc, Mutex};
 use latchwork_strict::strict_assert;
 use slab::Slab;
 
-/// A result that is set once, by one thread, for tasks of any thread.
+/// A result that is set once, for tasks of any thread.
 ///
 /// # Why no waiter misses the result or sees it too early
 ///
 /// 1. The result and the wakers are under one lock.
 /// 2. A waiter checks for the result and leaves its waker in one critical section.
 /// 3. [`keep`](Promise::keep) sets the result and takes the wakers in one critical section.
-/// 4. If the waiter's section comes first, its waker is among the wakers taken. If it comes second,
-///    the waiter finds the result. So no waiter misses the result.
+/// 4. If the waiter's section comes first, its waker is among the wakers taken. If the waiter's
+///    section comes second, the waiter finds the result. So no waiter misses the result.
 /// 5. What was done before `keep` (for example a sync) happens before the release of the lock. What
 ///    follows the wait happens after the acquisition of the lock. So no waiter sees the result too
 ///    early.

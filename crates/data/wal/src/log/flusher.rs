@@ -18,13 +18,13 @@ pub(super) struct Flusher {
     shared: Arc<Shared>,
     directory: Option<Arc<LogDirectory>>,
     active: Active,
-    /// The highest timestamp that this node ever logged.
+    /// The highest timestamp of all durable records of the log.
     through: Timestamp,
     /// Durable log records since the start of the log.
     groups: u64,
     /// What the last mark of this segment states about other logs; `None` before the first mark.
     marked: Option<BTreeMap<NodeId, Known>>,
-    /// Set while the witness lacks something of this log: the time since when, and the witness's
+    /// Set while the witness may lack something of this log: the time since when, and the witness's
     /// write count at that time.
     owing: Option<(Time, u64)>,
     /// The speed of a simulated device; `None` when writing takes real time.
@@ -32,7 +32,7 @@ pub(super) struct Flusher {
     /// The count of log records in the last flush batch, and the time that its sync took.
     last: (usize, Duration),
     spare: Vec<u8>,
-    /// The log ended in order. Opening the log again cannot lose any of its records.
+    /// The log ended in order, so the drop of the flusher reports no failure.
     clean: bool,
 }
 
@@ -120,8 +120,8 @@ impl Flusher {
                 let rotated = self.rotate(handle).await;
                 match (rotated, rotation) {
                     (Ok(rotated), Some(rotation)) => rotation.keep(rotated),
-                    // Without a new segment the present one grows; the next flush batch tries
-                    // again.
+                    // If there is no new segment, the present one grows, and the next flush batch
+                    // tries again.
                     (Ok(_), None) => {}
                     (Err(error), rotation) => return Err(Flusher::tell(rotation, error)),
                 }
@@ -144,7 +144,8 @@ impl Flusher {
         self.shared.work(1).await;
     }
 
-    /// Writes the witness, unless the flusher of another log has written it.
+    /// Writes the witness, if it lacks something of this log. If the flusher of another log has
+    /// written the witness meanwhile, the wait begins anew instead.
     async fn note(&mut self, handle: &Handle) {
         let Some((_, times)) = self.owing.take() else { return };
         let Some(directory) = &self.directory else { return };
@@ -178,7 +179,7 @@ impl Flusher {
         let (wanted, longest) = if waits(settings) {
             (usize::MAX, settings.interval)
         } else {
-            // The last flush batch woke its committers. Most of them commit again at once.
+            // The last flush batch woke its committers, which probably commit again soon.
             (self.last.0, settings.gather.min(self.last.1 / 4))
         };
         if wanted > 1 && !longest.is_zero() {
@@ -207,7 +208,7 @@ impl Flusher {
             let refused =
                 WalError::Refused { file: self.active.name.clone(), cause: Arc::new(cause) };
             if std::mem::take(&mut is_first) {
-                // Only the first failure is printed: retries may be frequent.
+                // Only the first failure of a batch is printed: retries may be frequent.
                 tracing::warn!(node = self.shared.node.0, "{refused}");
             }
             if let Err(cause) = self.active.roll_back() {
@@ -217,8 +218,8 @@ impl Flusher {
                 let cause = std::io::Error::new(cause.kind(), both);
                 return self.failed(batch, "taking back a write", cause);
             }
-            // Two kinds of batches are retried: those acknowledged before they are durable, and
-            // those on which later records depend.
+            // Two kinds of batches are retried while the log is not closing: those acknowledged
+            // before they are durable, and those on which later records depend.
             let tries = waits(&self.shared.settings) || batch.built_on;
             if batch.built_on {
                 if self.shared.is_closing() {
@@ -258,13 +259,13 @@ impl Flusher {
                 self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
             }
         }
-        // Not earlier: from here on these records are acknowledged.
+        // Not earlier: this call lets the waits for these records return.
         self.shared.end(batch, Ok(()), Some(took));
         Ok(Ok(()))
     }
 
-    /// The mark for the flush batch that was taken; empty when the log knows nothing new about
-    /// other logs. The knowledge is read after the batch was taken, so it covers everything that
+    /// The mark for the flush batch that was taken; empty when the last mark of the segment states
+    /// the same. The knowledge is read after the batch was taken, so it covers everything that
     /// commits of the batch have seen.
     fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
         let Some(directory) = &self.directory else { return Err(WalError::Closed) };
@@ -298,7 +299,7 @@ impl Flusher {
             cause: Arc::new(cause),
         };
         if let Err(cause) = self.active.append(&record) {
-            // All records are durable, and the witness will state that.
+            // All records that were not refused are durable, and the next witness states their end.
             tracing::warn!(node = self.shared.node.0, "a log ends without its end record: {cause}");
             self.active.roll_back().map_err(|cause| failed("taking back a write", cause))?;
             return Ok(None);
@@ -328,7 +329,8 @@ impl Flusher {
     }
 
     /// Begins a new segment and returns its number. An empty segment is kept, and its number is
-    /// returned. `Err`: the log has failed.
+    /// returned. `Ok(Err)`: there is no new segment, and the log goes on. `Err`: the log has
+    /// failed.
     async fn rotate(&mut self, handle: &Handle) -> Result<Result<u64, WalError>, WalError> {
         strict_assert!(
             self.owing.is_none_or(|(since, _)| since <= handle.now()),
@@ -377,9 +379,10 @@ impl Flusher {
 }
 
 impl Drop for Flusher {
-    /// A flusher that did not finish (its worker has ended) reports a failure to all waiters. The
-    /// directory keeps the node's log marked as open: the directory must be opened again before
-    /// anything is appended.
+    /// A flusher that did not finish (its worker has ended) reports a failure to the waiters for
+    /// the batch that is filling, for a rotation, for room and for the end. The waiters for a batch
+    /// that was taken wait until their deadlines. The directory keeps the node's log marked as
+    /// open: the directory must be opened again before anything is appended to this log.
     fn drop(&mut self) {
         if !self.clean {
             let cause = Arc::new(std::io::Error::other("the log's flusher is gone"));

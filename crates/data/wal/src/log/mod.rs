@@ -9,12 +9,14 @@
 //!                            segment full, or rotate(): a new segment, header and name synced
 //! ```
 //!
-//! A cross-log mark stands before a flush batch when the log knows something new about other logs.
-//! A closed log also ends with a mark, the end record.
+//! A cross-log mark stands before the first flush batch of a segment, and before a later one when
+//! the log knows something new about other logs. The mark is a write of its own, and the sync of
+//! the flush batch covers both writes. A closed log also ends with a mark, the end record, unless
+//! that record cannot be written.
 //!
 //! While the flusher syncs one flush batch, the next batch fills. The flusher is one loop with two
-//! drivers. A thread of its own writes to real storage. A task in virtual time sleeps for the time
-//! that a device would take, and writes to storage in memory.
+//! drivers. A thread of its own works in real time. A task in virtual time sleeps for the time that
+//! a device would take.
 
 mod flush_wait;
 mod flusher;
@@ -37,8 +39,8 @@ pub use shared::{Position, Stats};
 
 /// The log of one node, open for appending. Clones share one log.
 ///
-/// Dropping the last clone closes the log. Records already appended are still written, but the
-/// outcome of that write is not reported. [`close`](Log::close) reports it.
+/// Dropping the last clone closes the log. The flusher still writes the records appended before.
+/// [`close`](Log::close) also waits for that write and reports its outcome.
 #[derive(Clone)]
 pub struct Log(Arc<Inner>);
 
@@ -57,7 +59,8 @@ impl Log {
     /// Opens `node`'s log with a thread that writes the log. The log begins a new segment.
     ///
     /// # Errors
-    /// The settings are invalid; the log is open already; the system's errors.
+    /// The settings are invalid; the directory was opened to read; the node cannot have a log; the
+    /// log is open already or has failed; the system's errors.
     pub fn threaded(
         directory: &Arc<LogDirectory>,
         node: NodeId,
@@ -127,6 +130,8 @@ impl Log {
     /// - The timestamp is not above the floor of the checkpoint in place, so replay would ignore
     ///   the record.
     /// - The log has failed or is closed.
+    /// - A flush batch of [`append_for_early_release`](Log::append_for_early_release) is being
+    ///   retried: [`WalError::Refused`].
     /// - The backlog is full; [`room`](Log::room) waits for room.
     /// - The record is larger than the backlog may be.
     pub fn append(&self, group: &LogRecord) -> Result<Position, WalError> {
@@ -134,15 +139,16 @@ impl Log {
     }
 
     /// Like [`append`](Log::append), for a log record on which later records may depend before it
-    /// is durable. Such a record is never refused.
+    /// is durable. Once appended, such a record is never refused: it becomes durable or the log
+    /// fails.
     ///
     /// When the flush batch with such a record cannot be written, the flusher retries until the
     /// write succeeds or the log fails. The reason: later batches may hold records that depend on
-    /// this record. Until then the log accepts no records.
+    /// this record. Until then the log accepts no records. If the log is closed meanwhile, the log
+    /// fails.
     ///
     /// # Errors
-    /// As [`append`](Log::append); [`WalError::Refused`] while such a flush batch waits for its
-    /// device.
+    /// As [`append`](Log::append).
     pub fn append_for_early_release(&self, group: &LogRecord) -> Result<Position, WalError> {
         self.append_as(group, true)
     }
@@ -202,12 +208,12 @@ impl Log {
         within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
-    /// Waits until all records appended before this call are durable, and cuts the interval of
-    /// [`CommitMode::Async`] short. The refusal of an earlier flush batch is reported only to the
-    /// waiters of that batch.
+    /// Waits until each record appended before this call is durable or refused, and cuts the
+    /// interval of [`CommitMode::Async`] short. The refusal of an earlier flush batch is reported
+    /// only to the waiters of that batch.
     ///
     /// # Errors
-    /// As [`durable`](Log::durable).
+    /// As [`durable`](Log::durable); the log is closed.
     pub async fn flush(&self, handle: &Handle, deadline: Time) -> Result<(), WalError> {
         let position = self.0.shared.hurry()?;
         self.durable(handle, &position, deadline).await
@@ -219,7 +225,7 @@ impl Log {
     ///
     /// # Errors
     /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log
-    /// has failed or is closed; the deadline passed.
+    /// has failed or is closed. The deadline passed: the log may still begin the segment.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
         let rotation = self.0.shared.rotate()?;
         within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
@@ -234,8 +240,9 @@ impl Log {
         self.0.directory.remove_through(self.node(), floor)
     }
 
-    /// Writes all appended records and closes the log. Afterwards the log holds no reference to the
-    /// directory; only the caller's references keep the directory locked.
+    /// Writes all appended records and closes the log. Afterwards the flusher holds no reference to
+    /// the directory. Only the references of the caller, clones of this log included, keep the
+    /// directory locked.
     ///
     /// # Errors
     /// The error of the last flush batch, if that batch did not become durable; the log has failed;

@@ -29,7 +29,7 @@ pub(super) enum NotBegun {
 }
 
 impl Active {
-    /// Begins a segment. When this returns, the name and the header of the segment are durable.
+    /// Begins a segment. When this succeeds, the name and the header of the segment are durable.
     ///
     /// A reader of a log takes every segment but the last for whole. So the previous segment must
     /// be durable before this call. After this call the previous segment must not grow, unless
@@ -91,7 +91,7 @@ impl Active {
                 "a record of {length} bytes in a batch of {}",
                 bytes.len()
             );
-            // Everything before this flush batch is durable.
+            // The part of the segment before this flush batch and its mark is durable.
             let offset = self.length + (behind + at) as u64;
             finish(&mut bytes[at..], &self.header, offset, self.length);
             at += length as usize;

@@ -17,18 +17,20 @@ pub(super) type Outcome = Promise<Result<(), WalError>>;
 /// The number of the segment that a rotation began.
 pub(super) type Rotation = Promise<Result<u64, WalError>>;
 
-/// The log position of a log record, for [`Log::durable`](crate::Log::durable) to wait on.
+/// The log position of a log record, for [`Log::durable`](crate::Log::durable) to wait on. All
+/// records of one flush batch share one outcome.
 #[derive(Clone, Debug)]
 pub struct Position(pub(super) Arc<Outcome>);
 
 impl Position {
-    /// Whether the record is durable; `None` while that is unknown.
+    /// The outcome of the record: `Ok` when the record is durable, `None` while its flush batch has
+    /// no outcome.
     pub fn outcome(&self) -> Option<Result<(), WalError>> {
         self.0.result()
     }
 }
 
-/// Counts and times of one log.
+/// Counts and times of one log since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
@@ -38,7 +40,7 @@ pub struct Stats {
     pub bytes: u64,
     /// Syncs that made log records durable: one for each flush batch.
     pub syncs: u64,
-    /// Time spent in these syncs.
+    /// Time spent in these syncs. With a simulated device, the writes are included.
     pub syncing: Duration,
     /// The longest of these syncs.
     pub sync_max: Duration,
@@ -49,7 +51,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The mean count of commits that share a sync.
+    /// The mean count of log records that share a sync.
     pub fn groups_per_sync(&self) -> f64 {
         self.groups as f64 / self.syncs.max(1) as f64
     }
@@ -59,16 +61,16 @@ pub(super) struct Shared {
     pub(super) node: NodeId,
     pub(super) settings: LogSettings,
     state: Mutex<State>,
-    /// Log records since the start of the log that other nodes may see before the records are
-    /// durable. `None` in a mode that shows no record before it is durable.
+    /// The count of log records, since the start of the log, that other nodes may see. `None` in a
+    /// mode in which other nodes see durable records only.
     pub(super) visible: Option<Arc<AtomicU64>>,
     /// Kept when the flusher has finished with the files.
     pub(super) ended: Arc<Outcome>,
 }
 
-/// The mutable state. One lock covers all of it, and the lock is held at most for the copy of one
-/// log record. So an appender either sees that the log has failed or is closed, or the flusher
-/// takes its record with the next flush batch.
+/// The mutable state, all of it under one lock. The lock is held at most for the copy of one log
+/// record. An append sees under this lock that the log has failed or is closed. Otherwise its
+/// record is in the batch that the flusher takes next, or that gets the error when the log fails.
 #[derive(Default)]
 struct State {
     batch: Taken,
@@ -174,8 +176,8 @@ impl Shared {
         .await
     }
 
-    /// The outcome of all records appended so far. The flusher does not delay them for the
-    /// interval.
+    /// The position behind all records appended so far. The flusher does not delay these records
+    /// for the interval.
     pub(super) fn hurry(&self) -> Result<Position, WalError> {
         let (position, waker) = {
             let mut state = self.state.lock();
@@ -305,7 +307,9 @@ impl Shared {
         change(&mut self.state.lock().stats);
     }
 
-    /// Makes the log refuse everything from now on. All present and future waiters get `error`.
+    /// Makes the log refuse everything from now on. The waiters for the batch that is filling and
+    /// for a rotation get `error`. All other calls get the error with which the log failed first.
+    /// The caller ends a batch that was taken before.
     pub(super) fn fail(&self, error: &WalError) {
         let (batch, rotation, room) = {
             let mut state = self.state.lock();
@@ -323,7 +327,7 @@ impl Shared {
 }
 
 impl State {
-    /// The log positions between two calls: what waits, and what the present batch holds of it.
+    /// Checks the bounds of the backlog, and that the fields of the present batch agree.
     fn check_bounds(&self, most: usize) {
         assert!(self.waiting <= most, "{} bytes wait, {most} may", self.waiting);
         assert!(

@@ -113,7 +113,8 @@ impl Storage for Disk {
     }
 }
 
-/// Requests a lock of a file; `false` when another process has it.
+/// Requests a lock of a file; `false` when another process, or another open file of this process,
+/// has it.
 fn take(file: &fs::File, how: FlockOperation) -> io::Result<bool> {
     match flock(file, how) {
         Ok(()) => Ok(true),

@@ -1,4 +1,5 @@
-//! [`Storage`]: a directory of files that only grow, on a disk or in a simulated world.
+//! [`Storage`]: a directory of files that are written by appends, on a disk or in a simulated
+//! world.
 //!
 //! After a crash a caller may rely on what POSIX promises, and no more:
 //!
@@ -6,7 +7,7 @@
 //! | --- | --- |
 //! | `append`, `truncate` | when a later [`File::sync`] succeeded; until then each sector may be old or new |
 //! | `create`, `rename`, `remove` | when a later [`Storage::sync_directory`] succeeded; until then each may be undone, whatever came after it |
-//! | a failed `sync` | unknown; the next sync succeeds although it wrote nothing |
+//! | a failed `sync` | unknown; the next sync may succeed although it wrote nothing |
 
 mod disk;
 pub mod torn;
@@ -81,7 +82,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 pub enum Locked {
     /// This process has the lock.
     Taken(Box<dyn DirectoryLock>),
-    /// Another process has the lock.
+    /// Another process has the lock, or this process has it already.
     Held {
         /// The process id that the lock file states, as far as it is known.
         by: String,

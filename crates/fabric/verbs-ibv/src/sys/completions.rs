@@ -89,8 +89,8 @@ impl Completions {
         // for the compiler and the relaxed loads of words.
         fence(Ordering::Acquire);
         strict_assert!(taken <= room, "{taken} completions in room for {room}");
-        // A negative number means that the queue is broken. Then no completion comes any more, and
-        // time limits end the batches that wait.
+        // A negative number means that the queue is broken. Then no completion comes any more. An
+        // error event of the queue ends the batches that wait; no time limit does.
         usize::try_from(taken).unwrap_or(0)
     }
 

@@ -16,7 +16,8 @@ use crate::sys::ffi::{
 use crate::sys::health::Health;
 use crate::sys::library::Library;
 
-/// The port in use. A second port of a NIC appears as a device of its own.
+/// The port in use. On many NICs a second port appears as a device of its own. Another port of one
+/// device is not used.
 pub(crate) const PORT: u8 = 1;
 
 /// An opened device with a protection domain.
@@ -221,8 +222,8 @@ impl Device {
         fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "RoCE v2")
     }
 
-    /// The number of a queue pair's first packet. Each queue pair gets a different one, so that
-    /// late packets of a destroyed queue pair are not accepted.
+    /// The number of a queue pair's first packet. Successive queue pairs get numbers far apart. So
+    /// a late packet of a destroyed queue pair is most likely refused.
     pub(crate) fn next_psn(&self) -> u32 {
         self.next_psn.fetch_add(0x1_0361, Ordering::Relaxed) & 0xff_ffff
     }
@@ -238,9 +239,9 @@ impl Drop for Device {
     }
 }
 
-/// The first packet number of this process. The number is random, so it differs from that of an
-/// earlier process on the same device. The queue pairs of that process may have had the same
-/// numbers.
+/// The first packet number of this process. The number is random, so it most likely differs from
+/// that of an earlier process on the same device. The queue pairs of that process may have had the
+/// same numbers.
 fn first_psn() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }

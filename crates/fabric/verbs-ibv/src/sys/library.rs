@@ -9,7 +9,7 @@ use crate::sys::ffi::{
     SharedReceiveQueue,
 };
 
-/// The file name that Debian's package libibverbs1 and all others install.
+/// The file name of the library: its soname, which Debian's package libibverbs1 installs.
 const NAME: &CStr = c"libibverbs.so.1";
 
 macro_rules! functions {

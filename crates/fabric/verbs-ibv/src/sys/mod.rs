@@ -1,5 +1,5 @@
 //! libibverbs behind owned types. All unsafe code of the crate is in these files and in one call of
-//! `lane`.
+//! `Lane::submit`.
 //!
 //! The library is safe to call from any thread. It also requires an order of destruction. The types
 //! keep that order, because each owns the objects on which it depends:

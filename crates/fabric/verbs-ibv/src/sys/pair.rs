@@ -31,7 +31,7 @@ pub(crate) struct Tuning {
 /// fail.
 const RECEIVER_NOT_READY_FOR_EVER: u8 = 7;
 
-/// The time for which a receiver without buffers lets senders wait: 0.08 ms, in the encoding of the
+/// The time for which a receiver without buffers lets senders wait: 0.06 ms, in the encoding of the
 /// InfiniBand architecture.
 const RECEIVER_NOT_READY_TIMER: u8 = 5;
 

@@ -101,8 +101,9 @@ impl Receives {
     pub(crate) fn poll(&self, found: &mut Found) {
         let Found { filled, completions } = found;
         let taken = self.completions.poll(&mut completions[..]);
-        // A receive fails only when its queue pair is destroyed in the middle of a message. Then no
-        // message has arrived, and the buffer is free.
+        // A receive fails, for example, when its queue pair is destroyed in the middle of a
+        // message. A message of another length is not of this version. In both cases the buffer is
+        // free again.
         for completion in &completions[..taken] {
             let buffer = completion.wr_id as u32;
             if completion.status == WC_SUCCESS && completion.byte_len as usize == MESSAGE_BYTES {

@@ -94,7 +94,7 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Calls `wake` after each signal of the armed queue.
+    /// Calls `wake` after signals of the armed queue. Several signals may get one call.
     pub(crate) fn watch(
         self: &Arc<Self>,
         completions: &Arc<Completions>,
@@ -198,7 +198,7 @@ impl Drop for Shared {
     }
 }
 
-/// A watched source. Dropping the value ends the watch.
+/// A watched source. Dropping the value ends the watch; a `wake` that is running goes on.
 pub(crate) struct Watch {
     watcher: Arc<Watcher>,
     number: u64,

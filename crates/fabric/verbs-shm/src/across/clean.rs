@@ -50,7 +50,7 @@ pub(crate) fn temporary_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("temporary-{number}"))
 }
 
-/// The incarnations of all processes that a file needs, read from the name of the file. `None` when
+/// The incarnations of all processes that use a file, read from the name of the file. `None` when
 /// the name has another form.
 fn incarnations(name: &str) -> Option<Vec<u64>> {
     let hex = |digits: &str| {
@@ -70,7 +70,8 @@ fn incarnations(name: &str) -> Option<Vec<u64>> {
 
 /// The state of a process while its files are checked.
 enum Of {
-    /// The process lives, or that is unknown, as for a file of another user.
+    /// The process lives, or that is unknown: the file belongs to another user, or another process
+    /// holds its lock.
     Somebody,
     /// The process has ended. Holds the lock of its owner's file, if that file exists.
     Nobody { _lock: Option<File> },
@@ -89,7 +90,8 @@ impl Of {
     }
 }
 
-/// The error for a user whose access to a directory was refused.
+/// The error of a failed action on a directory: [`ShmError::OtherUser`] when the system denied
+/// access to a directory of another user, otherwise [`ShmError::File`].
 pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> ShmError {
     let denied = [Errno::ACCESS, Errno::PERM].map(|errno| Some(errno.raw_os_error()));
     let user = geteuid().as_raw();
@@ -101,9 +103,10 @@ pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> Sh
     }
 }
 
-/// Removes the files of ended processes, and counts them. Every process makes and locks its owner's
-/// file first, and a cleaner removes that file last. So a file without an owner's file belongs to
-/// no living process, and the next cleaner finds everything that a dying cleaner left.
+/// Removes the files of ended processes, and counts them. The files of other users stay, unless
+/// this process is root. Every process makes and locks its owner's file first, and a cleaner
+/// removes that file last. So a file without an owner's file belongs to no living process, and the
+/// next cleaner finds everything that a dying cleaner left.
 pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let mut known = BTreeMap::new();

@@ -30,7 +30,8 @@ use crate::name::ShmNodeName;
 const NAMES_MAX: usize = 100;
 const _: () = assert!(NAMES_MAX > 1, "a name that is taken is tried again");
 
-/// One process's part of a directory. Dropping it removes the files of the process.
+/// One process's part of a directory. A drop of the value removes the files of the process, as far
+/// as the system permits.
 pub(crate) struct Directory {
     path: PathBuf,
     handle: File,
@@ -100,7 +101,7 @@ impl Directory {
                         _owner: owner,
                     });
                 }
-                // The name is taken, or a cleaner has removed the directory while it was empty.
+                // The name is taken, or the directory was removed while it was empty.
                 Ok(None) => {}
                 Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err((action, error)) => return Err(refused(action, &path, error)),
@@ -109,7 +110,7 @@ impl Directory {
         Err(failed("find a free name", &place.path)(io::ErrorKind::AlreadyExists.into()))
     }
 
-    /// The incarnation: the random number of this start of this process.
+    /// The incarnation: the random number that this opening of the directory drew.
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -142,7 +143,7 @@ impl Directory {
 
     fn remove(&self, path: &Path) {
         if self.made.lock().files.remove(path) {
-            // A file that stays is removed when another process starts.
+            // A file that stays is removed at a start of another process after the end of this one.
             let _ = remove(path);
         }
     }
@@ -198,7 +199,7 @@ impl Directory {
         Contact { incarnation: self.incarnation, bytes: Page::BYTES as u64, path }
     }
 
-    /// Whether this process has made a file.
+    /// Whether this process has made a file, or has opened it as a ring.
     pub(crate) fn has_made(&self, path: &Path) -> bool {
         self.made.lock().files.contains(path)
     }
@@ -213,7 +214,7 @@ impl Directory {
         }
     }
 
-    /// The owner's file of the process that made a contact. The contact must be of this directory.
+    /// The owner's file of the process that made a contact.
     pub(crate) fn owner_of(&self, contact: &Contact, name: &str) -> Result<PathBuf, ShmError> {
         let owner = owner_path(&self.path, contact.incarnation);
         let directory = contact.path.parent();
@@ -316,7 +317,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.made.lock().files);
-        // A file that cannot be removed here is removed when another process starts.
+        // A file that cannot be removed here is removed at a later start of another process.
         files.iter().for_each(|path| drop(remove(path)));
         let _ = remove(&owner_path(&self.path, self.incarnation));
     }

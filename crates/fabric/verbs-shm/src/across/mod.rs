@@ -12,24 +12,27 @@
 //!   ring 1 ─► 2      filled by A, emptied by B        ring 2 ─► 1     filled by B, emptied by A
 //! ```
 //!
-//! Each box is a file that both processes map. A file gets its length and all of its memory before
-//! another process learns its name, and keeps both. So no access to a mapping can fail.
+//! Each entry of the picture is one file or several files, which both processes map. A file gets
+//! its length and all of its memory before another process learns its name, and keeps both. While
+//! all processes keep to this, no access to a mapping fails. The files of memory nodes are shared
+//! in the same way.
 //!
 //! # A process may be killed between any two instructions
 //!
-//! So no process ever *holds* shared state. There are no locks, no counts that another process has
-//! to reset, and no slots that one process claims and another process waits for. In particular:
+//! So no process ever *holds* state in the shared memory. There are no locks, no counts that
+//! another process has to reset, and no slots that one process claims and another process waits
+//! for. In particular:
 //!
 //! - The [queue](crate::queue) inside one process has many senders. Each sender claims a slot and
 //!   then fills the slot, so a sender that died in between would block the queue permanently.
 //!   Across processes, each pair of compute nodes therefore has its own ring, one for each
 //!   direction ([`ring`]). Threads of the *same* process still claim slots of the ring in turn,
-//!   since these threads die together. A slot that a dead sender left unfinished is at the end of
-//!   the sender's own ring. The receiver drops that ring when the receiver learns of the death
-//!   ([`Fabric::disconnect`](crate::Fabric::disconnect)). Until then the ring reads as empty.
+//!   since these threads die together. A slot that a dead sender left unfinished is in that
+//!   sender's own ring. From that slot on the ring reads as empty. The receiver drops the ring when
+//!   the receiver learns of the death ([`ShmFabric::disconnect`](crate::ShmFabric::disconnect)).
 //! - A receiver copies a message, and then takes the message by moving the ring's `head` with one
-//!   compare-and-swap. A receiver that dies before the compare-and-swap has taken nothing. No other
-//!   process may take the message: its receiver is dead.
+//!   compare-and-swap. A receiver that dies before the compare-and-swap has taken nothing. The
+//!   message then stays in the ring of the dead node, and no other node reads that ring.
 //! - A word that informs other processes (how many workers poll, which workers are parked) is
 //!   written only by the process of its own node.
 //!
@@ -55,10 +58,15 @@
 //!
 //! 1. The two memory fences have an order, as they have for [senders of the same
 //!    process](crate::inbox).
-//! 2. If the sender's memory fence is first, D sees A, and the worker does not park.
-//! 3. If the worker's memory fence is first, B sees C and P, or the worker has become active since.
-//!    A worker that has become active polls, or takes all of these steps again.
-//! 4. If B sees C and P, the sender executes K.
+//! 2. If the sender's memory fence is first, D sees A, and the worker does not park. (D does not
+//!    see a message behind a message that another thread of the sender has not finished. That
+//!    thread's own A and B are still to come.)
+//! 3. If the worker's memory fence is first, the sender's later reads see P and C, or later changes
+//!    of these words. A later change of this worker's part means that the worker has become active.
+//!    A worker that has become active polls, takes all of these steps again, or checks the rings
+//!    when it leaves.
+//! 4. If B reads more than 0, some worker is active, and that worker does one of these three
+//!    things. If B reads 0, the sender executes K for a spot in `parked`, unless `parked` is empty.
 //! 5. In S the worker reads `turn`, and then takes all bits out of `rung`. A worker that sleeps has
 //!    found `rung` empty after its read of `turn`.
 //! 6. So if K's bit is set before that check of `rung`, the worker stays awake. If K's bit is set
@@ -72,19 +80,20 @@
 //! The dead sender's message may then wait, which harms no node. Other senders must not rely on an
 //! unfinished K. So each node has its own bit in `rung`. A sender that finds its own bit set leaves
 //! the wake to another thread of *its own* process, and the two threads would die together. The
-//! bits also keep a burst of messages from waking the same sleeper twice. (Another event may wake
-//! the worker before the ring does. The bit then stays, and ends the next sleep before that sleep
-//! begins.) A node may come back under an old id. Before it sends, its bit is removed from all
-//! parking spots ([`Page::forget`](page::Page::forget)).
+//! bits also keep a burst of messages of one node from waking the same sleeper twice. (Another
+//! event may wake the worker before the ring does. The bit then stays, and ends the next sleep
+//! before that sleep begins.) A node may come back under an old id. When a process adds that node,
+//! the process first removes the node's bit from all its parking spots
+//! ([`Page::forget`](page::Page::forget)).
 //!
-//! A message that needs no wake costs one read of `active`: one load of a CPU cache line that
-//! changes only when workers park.
+//! A message that needs no wake costs a memory fence and one read of `active`, in a CPU cache line
+//! that changes only when workers park, become active or leave.
 //!
-//! The worker sleeps on its parking spot ([`latchwork_runtime::Bed`]) and not on its usual word. So
-//! a wake from another process is one system call that wakes the thread itself, as inside a
-//! process. Wakes from the same process use the same word. (A thread that waits for rings of other
-//! processes and passes each wake on would double the time. `futex_waitv` could wait on two words,
-//! but not every kernel has it.)
+//! The worker sleeps on its parking spot ([`latchwork_runtime::ParkingSpot`]) and not in its
+//! thread's usual parking. So a wake from another process is one system call that wakes the thread
+//! itself, as inside a process. Wakes from the same process use the same word. (A thread that waits
+//! for rings of other processes and passes each wake on would add a second wake. `futex_waitv`
+//! could wait on two words, but not every kernel has it.)
 //!
 //! # Memory order
 //!
@@ -94,10 +103,12 @@
 //!
 //! # Trust
 //!
-//! The files belong to one user, and no other user can open them. A peer that writes garbage can
-//! corrupt the memory that it shares anyway, and gets wrong answers. Such a peer causes neither
-//! panics nor endless loops here. Indices are masked. Lengths and headers are checked when a file
-//! is mapped. Ids are checked when a message is taken.
+//! The files belong to one user, and no other user except root can open them. A peer that writes
+//! garbage can corrupt the memory that it shares anyway, and gets wrong answers. Garbage causes
+//! neither panics nor endless loops here. Indices are masked. Lengths and headers are checked when
+//! a file is mapped. A message with an impossible sender counts as sent by the ring's node. No
+//! check protects against a peer that shortens a mapped file: the next access beyond its end ends
+//! this process.
 
 pub(crate) mod page;
 pub(crate) mod parking_spot;

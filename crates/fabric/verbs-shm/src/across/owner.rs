@@ -19,8 +19,8 @@ use crate::{ProcessEnd, ShmError};
 ///
 /// The lock decides whether the process lives. The kernel releases the lock when the process has
 /// ended for any reason, after its threads have left its memory. So a file without a lock belongs
-/// to a process that writes nothing any more. The process id serves only to kill the process. The
-/// id is trusted when the kernel confirms two facts:
+/// to a process that has ended, or that has just made this file and no other file yet. The process
+/// id serves only to kill the process. The id is trusted when the kernel confirms two facts:
 ///
 /// 1. The process with this id holds the lock.
 /// 2. The process started at the time in the file.
@@ -83,8 +83,8 @@ fn started(pid: i32) -> io::Result<Option<u64>> {
 pub(crate) struct Owner(#[allow(dead_code)] File);
 
 impl Owner {
-    /// Makes the file and takes its lock. `None` when the name is taken, or when another process
-    /// held or checked the lock at the wrong moment.
+    /// Makes the file and takes its lock. `None` when the name is taken, when another process held
+    /// or checked the lock at the wrong moment, or when a cleaner has removed the new file.
     pub(crate) fn create(path: &Path, large: Option<&Path>) -> io::Result<Option<Owner>> {
         let identity = Identity::own(large.map(Path::to_owned))?;
         let mut options = OpenOptions::new();
@@ -99,7 +99,8 @@ impl Owner {
             Err(error) => return Err(error),
         };
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // A cleaner that found the file without a lock took it for the file of a dead process.
+        // A cleaner that finds the file before it is locked takes it for the file of a dead
+        // process.
         let still_there =
             fs::symlink_metadata(path).is_ok_and(|found| Some(found.ino()) == inode(&file));
         if locked.is_err() || !still_there {
@@ -115,7 +116,8 @@ fn inode(file: &File) -> Option<u64> {
     file.metadata().ok().map(|metadata| metadata.ino())
 }
 
-/// Opens a file of a peer: a plain file of this user, no link. `None` when the file does not exist.
+/// Opens a file of a peer: a plain file of this user, no symbolic link. `None` when the file does
+/// not exist.
 pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, ShmError> {
     let mut options = OpenOptions::new();
     options
@@ -134,7 +136,8 @@ pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, Shm
     }
 }
 
-/// Whether the process of this owner's file lives.
+/// Whether the process of this owner's file lives. True also while a cleaner holds the lock, and
+/// when the lock cannot be checked.
 fn is_held(file: &File) -> bool {
     // A shared lock, so that two checkers do not take each other for the owner.
     match flock(file, FlockOperation::NonBlockingLockShared) {
@@ -142,14 +145,15 @@ fn is_held(file: &File) -> bool {
             let _ = flock(file, FlockOperation::Unlock);
             false
         }
-        // Unknown counts as alive.
+        // The lock is held, or its state is unknown.
         Err(_) => true,
     }
 }
 
 /// The owner's file of a process that has ended, with its lock. While the caller has the lock, no
 /// starting process can take the file, and no second process can clean up after the ended one.
-/// `None` when the process lives, or when that cannot be found out.
+/// `None` when another process holds the lock, when the file is gone, or when the file cannot be
+/// checked.
 pub(crate) fn take_over(path: &Path) -> Option<File> {
     let file = open_checked(path, false).ok()??;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -183,7 +187,8 @@ pub(crate) fn large_of(path: &Path) -> Option<PathBuf> {
     read_identity(&mut open_checked(path, false).ok()??)?.large
 }
 
-/// The id of the process that holds the lock of the file, according to the kernel.
+/// The id of the process that holds the lock of the file, according to the kernel. The search
+/// compares inode numbers only, so a lock on another file system may have the same number.
 fn holder(file: &File) -> Option<i32> {
     let wanted = inode(file)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -203,7 +208,8 @@ fn read_identity(file: &mut File) -> Option<Identity> {
     Identity::parse(&text)
 }
 
-/// Kills the process whose owner's file is at `path`, and waits for its end.
+/// Kills the process whose owner's file is at `path`, and waits for its end, for at most
+/// `patience`.
 ///
 /// No other process is ever killed:
 ///

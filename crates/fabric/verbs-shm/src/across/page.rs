@@ -16,7 +16,8 @@ use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
 ///                                                                 key, file, bytes  rung, turn
 /// ```
 ///
-/// The node's process writes all words except the parking spots, which other processes ring.
+/// Other processes write only to the parking spots, which they ring. The node's process writes all
+/// words.
 #[cfg(not(loom))]
 mod layout {
     pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchpg1");
@@ -99,7 +100,7 @@ impl Page {
 
     // ---- polling workers ------------------------------------------------------------------------
 
-    /// How many of the node's workers poll. Only the node's own process counts.
+    /// How many of the node's workers poll. Only the node's own process changes the count.
     #[inline]
     pub(crate) fn active(&self) -> &AtomicU64 {
         self.word(ACTIVE)
@@ -152,8 +153,8 @@ impl Page {
         self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
     }
 
-    /// Whether another process has rung; each ring is reported once. To be called after
-    /// [`Page::turn_of`], before each sleep.
+    /// Whether another process has rung since the last call. The call takes all rings at once. To
+    /// be called after [`Page::turn_of`], before each sleep.
     pub(crate) fn take_rung(&self, bed: usize) -> bool {
         // Acquire: the next sweep finds the messages that were sent before the ring.
         self.rung(bed).load(Ordering::Relaxed) != 0
@@ -188,8 +189,8 @@ impl Page {
         self.0.wake_sleepers(Self::turn(bed));
     }
 
-    /// Takes a node's bit out of all parking spots and wakes all sleepers there: the node may have
-    /// died between setting the bit and waking.
+    /// Takes a node's bit out of all parking spots, and wakes the sleeper of each spot that had any
+    /// ring: the node may have died between setting the bit and waking.
     pub(crate) fn forget(&self, by: ComputeNodeId) {
         for bed in 0..Self::BEDS_MAX {
             if self.rung(bed).fetch_and(!(1 << by.index()), Ordering::Relaxed) != 0 {

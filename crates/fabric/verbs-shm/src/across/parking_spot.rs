@@ -1,4 +1,4 @@
-//! [`Berth`]: a worker's parking spot on the page of its node.
+//! [`SharedParkingSpot`]: a worker's parking spot on the page of its node.
 
 use std::sync::Arc;
 use std::time::Duration;

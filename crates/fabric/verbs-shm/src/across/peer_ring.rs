@@ -24,7 +24,7 @@ impl Lane {
 
     /// Delivers `message` and wakes a worker if no worker polls; false when the ring is full.
     ///
-    /// A delivery ends in a full memory fence.
+    /// A delivery executes a full memory fence after the message is in the ring.
     #[inline]
     pub(crate) fn send(&self, message: &Message) -> bool {
         if !self.ring.push(message) {
@@ -49,7 +49,7 @@ struct Incoming {
 #[derive(Default)]
 pub(crate) struct Lanes {
     incoming: RwLock<Vec<Incoming>>,
-    // The number of changes of the list.
+    // One more than the number of changes of the list, so that a new copy with version 0 is old.
     version: Version,
 }
 
@@ -84,14 +84,14 @@ impl Lanes {
         strict_assert!(self.version.0.load(Ordering::Relaxed) > 1, "a change keeps the version");
     }
 
-    /// Whether some ring is not known to be empty; see [`Ring::has_ready`].
+    /// Whether some ring may hold a message; see [`Ring::has_ready`].
     pub(crate) fn has_ready(&self) -> bool {
         self.incoming.read().iter().any(|lane| lane.ring.has_ready())
     }
 }
 
-/// One worker's copy of the list of rings that lead to its node. With the copy, polling takes no
-/// lock that other workers take.
+/// One worker's copy of the list of rings that lead to its node. Only after a change of the list
+/// does polling take the lock of the list, which other workers take, too.
 #[derive(Default)]
 pub(crate) struct View(Mutex<Seen>);
 
@@ -99,7 +99,8 @@ pub(crate) struct View(Mutex<Seen>);
 struct Seen {
     version: u64,
     lanes: Vec<Incoming>,
-    // The ring to poll next, so that a flood from one sender does not delay the other senders.
+    // The ring to poll next, so that many messages from one sender do not keep other senders
+    // waiting.
     next: usize,
 }
 

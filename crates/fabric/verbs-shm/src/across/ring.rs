@@ -32,8 +32,9 @@ use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 /// 4. `head` moves only after the copy. So `head` alone shows a sender that a slot is free, and the
 ///    sender does not read the slot.
 ///
-/// Each word has one process that writes it. Anything that the other process wrote there before its
-/// death is harmless: see the module above.
+/// After the ring is made, the receiver's process alone writes `head`, and the sender's process
+/// alone writes the slots. A process that dies leaves nothing there that harms the other process:
+/// see the parent module.
 pub(crate) struct Ring {
     region: Arc<Region>,
     mask: u64,
@@ -79,7 +80,7 @@ const HEAD: usize = 6;
 #[cfg(loom)]
 const SLOTS: usize = 8;
 
-/// The largest capacity of a ring, in messages: 128 MiB.
+/// The largest capacity of a ring, in messages. Its slots take 128 MiB.
 const CAPACITY_MAX: usize = 1 << 20;
 const _: () = assert!(CAPACITY_MAX.is_power_of_two(), "a mask leads to the slots");
 #[cfg(not(loom))]
@@ -141,9 +142,9 @@ impl Ring {
     pub(crate) fn push(&self, message: &Message) -> bool {
         let mut position = self.tail.next.load(Ordering::Relaxed);
         loop {
-            // Acquire: the receiver had read the slot's last message before it moved `head`. This
-            // also holds when another thread of this process read `head` and stored the value in
-            // `tail`.
+            // Acquire: the receiver had read the slot's last message before it moved `head`. The
+            // order also holds when another thread of this process read `head` and stored the value
+            // in `tail`.
             let room = |head: u64| position.wrapping_sub(head) <= self.mask;
             if !room(self.tail.head.load(Ordering::Acquire)) {
                 let head = self.head().load(Ordering::Acquire);
@@ -186,7 +187,8 @@ impl Ring {
             if found <= position {
                 return None;
             }
-            // A larger turn: other threads took so many messages that the slot was filled again.
+            // Another value is usually larger: since the load of `head`, other threads took so many
+            // messages that the slot was filled again.
             if found == position.wrapping_add(1) {
                 let message = read_message(head, words, sender);
                 // Release: the copy ends before the sender can see that there is room.
@@ -206,8 +208,9 @@ impl Ring {
         }
     }
 
-    /// Whether the oldest position is *not* known to be empty. True may be wrong, false is not.
-    /// Gives no memory order: a caller that acts on the result has a memory fence.
+    /// Whether the oldest position may hold a message. After a full memory fence, false is certain
+    /// for messages that were complete before the fence. True may be wrong. The call itself gives
+    /// no memory order.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head().load(Ordering::Relaxed);
         self.slot(position)[0].load(Ordering::Relaxed) > position

@@ -9,12 +9,13 @@ use rustix::io::Errno;
 
 use crate::ShmError;
 
-/// The bytes that one call allocates. No signal may interrupt a call, so a call is short.
+/// The bytes that one call allocates. A signal may interrupt a call, and the call is then repeated.
+/// So a call is short.
 const STEP: u64 = 256 << 20;
 /// The file system type of `tmpfs`, a file system in memory.
 const TMPFS: i128 = 0x0102_1994;
 
-/// The page size of the file system, in bytes.
+/// The page size of the file system in bytes, at least 4096.
 pub(crate) fn page_bytes(directory: &File) -> u64 {
     fstatfs(directory).map_or(4096, |stats| (stats.f_bsize as u64).max(4096))
 }
@@ -66,7 +67,7 @@ pub(crate) fn reserve(
         match fallocate(file, FallocateFlags::empty(), taken, step) {
             Ok(()) => taken += step,
             Err(Errno::INTR) => {}
-            // Other processes took the memory first.
+            // For example, other processes took the memory after the check.
             Err(Errno::NOSPC | Errno::NOMEM | Errno::DQUOT) => {
                 return Err(no_room(free.unwrap_or(taken)));
             }

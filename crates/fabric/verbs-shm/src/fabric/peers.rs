@@ -20,7 +20,7 @@ use crate::shared::Shared;
 
 impl ShmFabric {
     /// Makes a fabric of all processes that use this directory, without nodes and without peers.
-    /// The call first removes the files of ended processes, and touches no other files.
+    /// The call first removes the files of ended processes. It changes no file of a living process.
     ///
     /// # Errors
     /// When the directory cannot be used.
@@ -79,7 +79,8 @@ impl ShmFabric {
     /// that it does not know. Either side may be first.
     ///
     /// # Errors
-    /// [`ShmError::Known`], [`ShmError::Ended`], and errors in the contact or the files.
+    /// [`ShmError::OneProcess`], [`ShmError::Known`], [`ShmError::Ended`], [`ShmError::NoRoom`],
+    /// and errors in the contact or the files.
     pub fn add_peer(&self, node: ShmNodeName, contact: &str) -> Result<(), ShmError> {
         let directory = self.directory()?;
         let contact: Contact = contact.parse()?;
@@ -122,7 +123,8 @@ impl ShmFabric {
             }
             other => other.is_some(),
         };
-        // The rings of that process start were given up, with the messages in them.
+        // An earlier call was for this start of the process. If that call succeeded, the cut-off
+        // has removed the rings of that start, with the messages in them.
         if !self.shared.meet((contact.incarnation, id)) {
             return Err(known());
         }
@@ -161,15 +163,16 @@ impl ShmFabric {
     /// Whether the process that made a contact lives.
     ///
     /// # Errors
-    /// Errors in the contact, or in reading its files.
+    /// [`ShmError::OneProcess`], errors in the contact, and errors in reading its files.
     pub fn lives(&self, node: ShmNodeName, contact: &str) -> Result<bool, ShmError> {
         let (directory, contact) = (self.directory()?, contact.parse::<Contact>()?);
         lives(&directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?)
     }
 
     /// Kills the process that made a contact, and returns when the process has ended. From then on
-    /// the process touches no memory. For a process that may still run although its lease has
-    /// ended. The caller also [disconnects](ShmFabric::disconnect) the nodes of the process.
+    /// the process touches no memory. This call is for a process that may still run although its
+    /// lease has ended. The caller also [disconnects](ShmFabric::disconnect) the nodes of the
+    /// process.
     ///
     /// Kills a process only if it holds the lock of its files in this fabric's directory, and if
     /// the kernel confirms its start time.
@@ -177,7 +180,8 @@ impl ShmFabric {
     /// # Errors
     /// [`ShmError::NotEnded`] when the process still exists after `patience`,
     /// [`ShmError::Unproven`] when the owner of the files is not certain, [`ShmError::OwnProcess`],
-    /// and errors in the contact.
+    /// [`ShmError::OneProcess`], [`ShmError::File`] when the operating system refuses a call, and
+    /// errors in the contact.
     pub fn stop(
         &self,
         node: ShmNodeName,

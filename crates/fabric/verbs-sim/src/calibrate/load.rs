@@ -43,7 +43,7 @@ const WORDS_OF_BUCKET: u64 = 64;
 /// words are used.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// Completions before the clock starts, enough to fill all queues.
+/// Completions before the clock starts, to fill the queues.
 const WARM_UP: u64 = 3_000;
 
 /// Completions that are timed.
@@ -94,7 +94,7 @@ impl Load {
         Load { depth: 128, ..self }
     }
 
-    /// The load of `rc-swarm` in rdma_bench, the source of the published figures.
+    /// The load of `rc-swarm` in rdma_bench, the source of the published all-to-all figures.
     pub(super) fn swarm(self) -> Load {
         Load { nodes: 6, workers: 8, depth: 32, swarm: true, ..self }
     }

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   latency      one node ──1 verb at a time──► one memory node
-//!   one way      one node ◄──ping-pong──► another; a WRITE's ends when its bytes are in memory
+//!   one way      SEND: one node ◄──ping-pong──► another node
+//!                WRITE: one node ──1 verb at a time──► one memory node, until the bytes are there
 //!   inbound      16 nodes of 4 workers ──many──► one memory node
 //!   outbound     one node of 16 workers ──many──► 16 memory nodes
 //!   one worker   one node of one worker ──128 requests──► one memory node

@@ -1,4 +1,4 @@
-//! Half of a ping-pong, as `ib_write_lat` and `ib_send_lat` measure it.
+//! One-way times, which `ib_write_lat` and `ib_send_lat` measure as half of a ping-pong.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! [`Table`]: a readable table of figures.
+//! [`CalibrationTable`]: a readable table of figures.
 
 use std::fmt;
 

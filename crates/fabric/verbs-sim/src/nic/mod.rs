@@ -12,8 +12,9 @@
 //!
 //! A batch that meets no queue makes two events. The first event is the effect of its requests, the
 //! second the visible completion. The time of the first event assumes an empty queue at the
-//! responder; if the queue is not empty, a third event follows. The requests of a batch take effect
-//! together, at the time of the last of them.
+//! responder; if the queue is not empty, a third event follows. Each new attempt at a full inbox is
+//! one more event. Unless an inbox is full, the requests of a batch take effect together, at the
+//! time of the last of them.
 
 mod flight;
 mod queues;
@@ -42,7 +43,7 @@ struct Service {
     /// The time at which all requests so far have taken effect.
     effective: Ps,
     /// The time at which all requests so far that a READ must follow have taken effect: see
-    /// [`Kind::before`].
+    /// [`WorkRequestKind::before`].
     changed: Ps,
     /// The time at which the responses of all requests so far have left.
     responded: Ps,
@@ -141,8 +142,8 @@ impl World {
         self.schedule_at(time(at), key, Event::Arrive);
     }
 
-    /// Serves a batch that has arrived. Now is the time of its effect if the responder has no
-    /// queue.
+    /// Serves a batch that has arrived. If the responder has no queue, the batch takes effect at
+    /// the current time.
     pub(crate) fn arrive_nic(&self, times: &NicTimes, key: u32) {
         let effective = self.with(key, |flight| {
             let times = times.slowed(flight.slowness());

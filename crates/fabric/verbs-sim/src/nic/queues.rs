@@ -1,4 +1,4 @@
-//! The queues of a NIC, and the queue pairs, on which no batch overtakes another.
+//! The queues of a NIC, and the queue pairs, on which batches keep their order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -90,8 +90,9 @@ pub(crate) struct QueuePairs {
     pairs: RefCell<Vec<QueuePair>>,
 }
 
-/// The last times of one queue pair, on which no batch overtakes another. They are the times at
-/// which the last batch arrived, was expected to take effect, took effect, and completed.
+/// The last times of one queue pair: the times at which the last batch arrived, was expected to
+/// take effect, took effect, and completed. A batch that waits for a full inbox or at a gate does
+/// not hold up the next batches.
 #[derive(Clone, Copy, Default)]
 pub(super) struct QueuePair {
     pub(super) arrived: Ps,

@@ -14,8 +14,8 @@ pub(super) type Ps = u64;
 
 pub(super) const PS_PER_NS: Ps = 1_000;
 
-/// The longest time of any part of a verb on the slowest NIC: a quarter of an hour. With this limit
-/// the parts of a verb, and of thousands that wait for it, can be added up without overflow.
+/// The longest time of any part of a verb on the slowest NIC: about a quarter of an hour. With this
+/// limit the parts of a verb, and of thousands that wait for it, can be added up without overflow.
 const LONGEST: Ps = 1_000_000_000_000_000;
 const _: () = assert!(LONGEST > PS_PER_NS && LONGEST < Ps::MAX / 1000, "sums of times do not wrap");
 
@@ -36,7 +36,7 @@ pub(crate) struct NicTimes {
     pub(super) serve: Ps,
     pub(super) serve_read: Ps,
     pub(super) serve_atomic: Ps,
-    /// Time of 1024 bytes on the wire: a whole number for all bandwidths.
+    /// Time of 1024 bytes on the wire, rounded down.
     pub(super) kib: Ps,
     /// Time of 1024 bytes of a packet between wire and memory.
     pub(super) packet_kib: Ps,

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The reason why a profile cannot be used. Each error text is one line that names an accepted
-/// value.
+/// The reason why a profile cannot be used. Each error text is one line, and names an accepted
+/// value where that helps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -32,7 +32,7 @@ pub enum ProfileError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// The text of the line, and an accepted value.
+        /// The problem, usually with the text of the line and an accepted value.
         problem: String,
     },
 }

@@ -1,8 +1,8 @@
 //! [`NicProfile`]: the times and limits of one kind of NIC and of the CPU that drives it.
 //!
-//! A profile is a TOML file. Each figure of a profile names its source. A profile also lists
-//! measurements published for such hardware, for calibration to compare with. The profiles in
-//! `profiles/` are part of the program.
+//! A profile is a TOML file. Comments in the crate's profiles name the source of each figure, or
+//! the reason for it. A profile also lists measurements published for such hardware, for
+//! calibration to compare with. The profiles in `profiles/` are part of the program.
 
 mod error;
 mod fields;
@@ -42,7 +42,8 @@ pub struct NicProfile {
     /// Time from one NIC to another: cables and a switch.
     #[serde(deserialize_with = "fields::nanos")]
     pub one_way_ns: u64,
-    /// Longest random extra time of each way. On one queue pair no batch overtakes another.
+    /// Longest random extra time of each way. The extra time lets no batch overtake another on one
+    /// queue pair.
     #[serde(deserialize_with = "fields::nanos")]
     pub jitter_ns: u64,
     /// Engines of a NIC. With 1, issued and served requests share the time of one engine. With 2,
@@ -120,7 +121,7 @@ pub struct CpuProfile {
     /// To write a request into the send queue.
     #[serde(deserialize_with = "fields::nanos")]
     pub post_ns: u64,
-    /// To ring a doorbell: once for all requests posted to one queue pair in a sweep.
+    /// To ring a doorbell: once for all requests posted to one target between two rings.
     #[serde(deserialize_with = "fields::nanos")]
     pub doorbell_ns: u64,
     /// To take a completion.
@@ -143,7 +144,7 @@ pub struct CpuProfile {
     pub latch_ns: u64,
 }
 
-/// A file of a profile. The profiles of the crate have 6 KiB each.
+/// A file of a profile. The profiles of the crate have less than 8 KiB each.
 const FILE: InputKind = InputKind { name: "a NIC profile", bytes_max: 1 << 20 };
 
 /// The profiles of the crate, as name and text.

@@ -1,4 +1,5 @@
-//! Parsing a profile. Every error is one line that names the file, the line, and an accepted value.
+//! Parsing a profile. Every error is one line that names the file, the line, and often an accepted
+//! value.
 
 use std::ops::Range;
 

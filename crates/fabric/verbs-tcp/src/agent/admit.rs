@@ -1,8 +1,8 @@
 //! [`admit`]: the greetings, on the side of the agent.
 //!
 //! The agent reads 48 bytes of an unauthenticated client, then 80, within one deadline, and keeps
-//! nothing else for it. Before the proof, the client learns only the version and that it is
-//! refused.
+//! nothing else for it. With TLS, a handshake with the same limit comes before. Before the proof,
+//! the client learns only the version, random bytes and the reason of a refusal.
 
 use std::io;
 
@@ -57,7 +57,8 @@ where
         return Err(refuse(stream, None, Refusal::Secret).await);
     }
     let signed = Signed { secret, before: [&hello_bytes, &answer_bytes, &bytes] };
-    // From here on the client is a member of the cluster, and learns the reason of a refusal.
+    // From here on the client has proved that it belongs to the cluster, and refusals have the
+    // agent's proof.
     let introduction =
         ClientGreeting::parse(said).map_err(|error| Reject::Broken(error.to_string()))?;
     if introduction.to != hosted.node {

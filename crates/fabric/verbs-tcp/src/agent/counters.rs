@@ -9,21 +9,24 @@ use crate::wire::Refusal;
 /// The numbers of connections to the agents of a process that failed, by cause. A snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refused {
-    /// Connections without a greeting, or with an incomplete one.
+    /// Connections without a greeting, with an incomplete one, or with an error of the socket
+    /// before the proof.
     pub strange: u64,
     /// Connections that did not prove their identity in time.
     pub late: u64,
     /// Connections with another version of the protocol.
     pub version: u64,
-    /// Connections with the wrong mode (TLS or secret), a wrong secret, or a certificate of another
-    /// authority.
+    /// Connections with the wrong mode (TLS or secret), a wrong secret, or a failed TLS handshake,
+    /// for example with a certificate of another authority.
     pub unproved: u64,
-    /// Connections beyond a limit.
+    /// Connections beyond a limit, and connections that a newer one of the same session replaced
+    /// during the greetings.
     pub busy: u64,
     /// Connections for another node or another incarnation, or from a fenced node.
     pub misled: u64,
     /// Connections with a proved identity that then sent bytes that no client of this version
-    /// sends.
+    /// sends, or did not read their replies. Also connections for which the agent got no random
+    /// bytes.
     pub broken: u64,
 }
 
@@ -68,8 +71,8 @@ impl fmt::Display for Reject {
 }
 
 impl Counters {
-    /// Counts a refusal. Logs the first, second, fourth, eighth of its kind, so that a flood does
-    /// not fill the log.
+    /// Counts a refusal. Logs the first, second, fourth, eighth of its kind and so on, so that a
+    /// flood does not fill the log.
     pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
         let counter = match reject {
             Reject::Strange(_) => &self.strange,

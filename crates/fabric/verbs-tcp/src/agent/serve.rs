@@ -17,9 +17,9 @@ use super::hosted::Hosted;
 use crate::buffer::Buffer;
 use crate::wire::{Batch, FRAME_MAX, FromClient, begin_reply, end_reply, put_pong, put_time};
 
-/// Replies are written when they have this many bytes. With the longest frame behind them, this is
-/// the memory of a connection for replies. The agent reads nothing more from a client that does not
-/// read its replies.
+/// Replies are written when they have this many bytes. With the reply to the longest frame behind
+/// them, this is the memory of a connection for replies. The agent reads nothing more from a client
+/// that does not read its replies.
 const OUT_MAX: usize = 256 << 10;
 
 /// The number of frames whose memory is prefetched while earlier frames are executed: about the
@@ -27,7 +27,9 @@ const OUT_MAX: usize = 256 << 10;
 const FRAMES_AHEAD: usize = 8;
 const _: () = assert!(OUT_MAX <= FRAME_MAX && FRAMES_AHEAD > 0);
 
-/// Serves until the client closes the connection, which is no error, or violates the protocol.
+/// Serves until the client closes the connection, which is no error. A violation of the protocol, a
+/// failure of the socket, or a client that does not read its replies ends the connection with an
+/// error.
 pub(crate) async fn serve<S>(
     hosted: &Hosted,
     mut ground: Ground,

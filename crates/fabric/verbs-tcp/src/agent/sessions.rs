@@ -1,4 +1,4 @@
-//! [`Seats`]: one connection per session, and no connection of a fenced node.
+//! [`Seats`]: one connection per session, and no connection of a fenced member epoch.
 //!
 //! When a connection fails, its client connects again with the same session. The agent welcomes the
 //! new connection only when no batch of the old one can be executed any more. After that the

@@ -39,7 +39,9 @@ pub(crate) struct Connected {
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 const _: () = assert!(!BUSY_PAUSE.is_zero(), "a busy agent is asked without a pause");
 
-/// Connects and greets within `limit` in all. Until then, a busy agent is tried again.
+/// Connects and greets within `limit` in all. Until then, an agent that refuses as busy is tried
+/// again. With TLS, an agent that is busy before the handshake reads as a failed handshake, and is
+/// not tried again.
 pub(crate) async fn connect(
     security: &Security,
     wanted: &Wanted,

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: collects batches, and sends them with the doorbell.
+//! [`TcpEndpoint`]: collects batches, and sends them with the doorbell.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ use crate::wire::TcpNode;
 /// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
 ///
 /// The endpoint has its own connection to each node that it uses, made at the first use. The
-/// doorbell sends the batches, all batches for one node in one write. Each poll takes the replies.
-/// A worker with batches in flight must poll; a worker without may park.
+/// doorbell sends the batches, usually all batches for one node in one write. Batches that find no
+/// connection or no room leave with a later poll. Each poll takes the replies. A worker with
+/// batches in flight must poll; a worker without may park.
 ///
-/// The first post to a region of another process that is not known yet requests the regions from
-/// that process. The post waits for the answer, at most as long as connecting may take.
+/// A post to an unknown region of another process requests the regions from that process. The post
+/// waits for the answer, at most twice [`TcpConfig::connect_time`](crate::TcpConfig::connect_time).
 pub struct TcpEndpoint {
     inner: Arc<Inner>,
     locals: Locals,
@@ -85,7 +86,7 @@ impl TcpEndpoint {
         if known.is_none() {
             let peer = self.inner.peers.get(node)?;
             // Without random bytes the session is 0. Connecting also needs random bytes, so no
-            // connection with that session is made.
+            // connection is made while the system gives none.
             let session = random().unwrap_or_default();
             let (patience, clock) = (self.inner.config.patience, self.inner.clock);
             self.lanes.push(Lane::new(peer, session, Times { patience, clock }));

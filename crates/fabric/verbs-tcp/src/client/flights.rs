@@ -3,7 +3,7 @@
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, BATCH_MAX, LocalBuffer, WorkRequest};
 
-/// A batch from its post to its completion.
+/// A batch from its first frame to its completion.
 pub(crate) struct Flight {
     pub(crate) token: u64,
     /// The target's region, which the error of a completion names.

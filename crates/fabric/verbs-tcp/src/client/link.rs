@@ -91,7 +91,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Reads the bytes that have arrived. True when there were any.
+    /// Reads bytes that have arrived, in at most `READS_MAX` reads. True when there were any.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut some = false;
         for _ in 0..READS_MAX {
@@ -113,7 +113,8 @@ impl Link {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The bytes read before the error count. The next read meets the error again.
+                // The bytes read before the error count. The next call meets this error again, or
+                // the end of the stream.
                 Err(error) if some => {
                     tracing::debug!(%error, "a connection ends");
                     break;

@@ -3,8 +3,8 @@
 //! ```text
 //!   client                                    agent
 //!   Hello         version, mode, nonce   ──►
-//!                                        ◄──  Answer    version, refusal or nonce
-//!   Introduction  nodes, session, MAC    ──►
+//!                                        ◄──  AgentGreeting  version, refusal or nonce
+//!   ClientGreeting  nodes, session, MAC  ──►
 //!                                        ◄──  Welcome   refusal, or incarnation, clock, regions, MAC
 //! ```
 
@@ -32,7 +32,7 @@ pub const HELLO_LEN: usize = 48;
 /// Bytes of an [`AgentGreeting`].
 pub const ANSWER_LEN: usize = 48;
 
-/// Bytes of an [`ClientGreeting`].
+/// Bytes of a [`ClientGreeting`].
 pub const CLIENT_GREETING_LEN: usize = 48 + MAC_LEN;
 
 /// Bytes of a [`Welcome`] without the lengths of the regions.

@@ -12,21 +12,23 @@ use latchwork_runtime::Clock;
 /// Longer than any such test takes on a very busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How long a process takes to end once it has closed its output.
+/// How long a process may take to end once it has closed its output.
 const END: Duration = Duration::from_secs(60);
 
 /// Set in the process that [`alone`] starts.
 const ALONE: &str = "LATCHWORK_TEST_ALONE";
 
-/// Whether this process runs nothing but the named test. If it does not, this starts such a process
-/// and waits for its end: a test that measures its process must not see the threads of others.
+/// Whether this process runs nothing but the named test. If not, the call runs the test in a new
+/// process and waits for its end. A test that measures its process must not see the threads of
+/// other tests.
 ///
 /// `test` is the path of the calling test in its program, for example
 /// `idle::an_idle_cluster_uses_no_cpu`.
 ///
 /// # Panics
-/// When the other process cannot be started, runs no such test, fails, or does not end within ten
-/// minutes. In the last case it is killed.
+/// When the other process cannot be started, runs no such test, fails, or writes an output that is
+/// not text. When the other process does not close its output within ten minutes, or does not end
+/// within a minute after that: then the call kills it.
 pub fn alone(test: &str) -> bool {
     if env::var(ALONE).is_ok_and(|name| name == test) {
         return true;

@@ -10,8 +10,8 @@ use crate::request::WorkRequest;
 /// Scripts per compute node.
 const WORKERS: usize = 2;
 
-/// Additions and compare-and-swaps of many endpoints: none is lost, and no two see the same old
-/// value.
+/// Additions and compare-and-swaps of many endpoints: none is lost, and no two that change the word
+/// see the same old value.
 pub fn atomics_lose_nothing(harness: &impl Harness) {
     let rounds = harness.rounds();
     let olds = Arc::new(Mutex::new([BTreeSet::new(), BTreeSet::new()]));

@@ -9,8 +9,8 @@ use crate::request::WorkRequest;
 /// Dropping an endpoint takes back posted batches that were not rung. Batches that were rung take
 /// effect.
 pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
-    // Each round counts in another part of the word. So a late effect does not count for the next
-    // round.
+    // Batches that are rung count in the low half of the word. A batch that was not rung would
+    // count in the high half.
     const NOT_RUNG: u64 = 1 << 32;
     let add = |add| [WorkRequest::FetchAdd { remote: 0, add }];
     let rounds = harness.rounds().min(10);
@@ -36,8 +36,8 @@ pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
     }
 }
 
-/// Batches for a memory node that was cut off complete with an error, also batches in flight. Other
-/// nodes can be reached as before.
+/// Batches for a memory node that was cut off complete with an error. Batches in flight complete,
+/// with or without an error. Other nodes can be reached as before.
 pub fn a_memory_node_that_vanishes_fails_its_batches(harness: &impl Harness) {
     const POSTED: u64 = 64;
     let memory = harness.memory(MemoryNodeId(0));

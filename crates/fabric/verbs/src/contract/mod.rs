@@ -1,4 +1,4 @@
-//! The contract of every fabric as a test suite: one function for each promise of the crate's page.
+//! The contract of every fabric as a test suite, with one function for each tested promise.
 //!
 //! A backend implements [`Harness`] in its tests and calls
 //! [`contract_tests!`](crate::contract_tests). The promises are written as *scripts*. A script is
@@ -57,7 +57,8 @@ pub const COMPUTE_NODES: u8 = 3;
 /// The bytes of the region that each compute node has registered, with key 0.
 pub const REGION_BYTES: usize = 64 << 10;
 
-/// The largest inbox, in messages, that a harness should make, so that tests meet full inboxes.
+/// The inbox capacity, in messages, of each compute node of a harness's cluster. The capacity is
+/// small, so that tests meet full inboxes. One test depends on the exact number.
 pub const INBOX_CAPACITY: usize = 8;
 
 /// A cluster on the backend under test: [`MEMORY_NODES`] memory nodes, and [`COMPUTE_NODES`]
@@ -76,7 +77,7 @@ pub trait Harness {
     /// The region that `node` registered with key 0.
     fn region(&self, node: ComputeNodeId) -> Arc<Region>;
 
-    /// How often each promise repeats its test.
+    /// The number of rounds of a test. Some tests run fewer rounds, or one.
     fn rounds(&self) -> u64;
 }
 

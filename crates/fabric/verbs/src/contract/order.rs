@@ -8,7 +8,7 @@ use crate::address::{MemoryNodeId, Target};
 use crate::region::Region;
 use crate::request::WorkRequest;
 
-/// The offsets of the payload, of the word that announces the payload, and of the reader's copies.
+/// The offset of the payload, on the target and in the local regions.
 const PAYLOAD: usize = 4096;
 const LEN: usize = 512;
 const ANNOUNCE: usize = 64;

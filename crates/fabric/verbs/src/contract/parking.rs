@@ -1,7 +1,6 @@
 //! Workers that park, and their wakes, on fabrics that run in real time. No wake is lost. A sender
-//! wakes no worker while another worker is active: subscribed and not parked. This suite is
-//! separate from that of [`Harness`](super::Harness), because it is about executors and their
-//! notifiers.
+//! that finds an active worker (subscribed and not parked) wakes no worker. This suite is separate
+//! from that of [`Harness`](super::Harness), because it is about executors and their notifiers.
 //!
 //! ```text
 //!   node 2: endpoint ── messages ──► inbox of node 1 ◄── servers, which park whenever it is empty
@@ -88,7 +87,7 @@ fn target() -> Target {
 pub struct Counts {
     /// Messages received.
     pub received: AtomicU64,
-    /// Subscriptions that are parked. A thread may not sleep yet.
+    /// Subscriptions that are parked. The thread of such a subscription may still be awake.
     pub parked: AtomicU64,
 }
 
@@ -140,7 +139,7 @@ impl<'scope> Servers<'scope> {
     /// Starts `count` threads, each with the name `server`.
     ///
     /// # Panics
-    /// When the machine has no thread left.
+    /// When the machine has no thread left, or when a thread panics at its start.
     pub fn start<'a>(
         scope: &'scope Scope<'scope, 'a>,
         nodes: &'a impl Parking,
@@ -196,7 +195,7 @@ impl Drop for Servers<'_> {
     }
 }
 
-/// Rings and polls until nothing is in flight and `is_done` returns true.
+/// Rings once, and polls until nothing is in flight and `is_done` returns true.
 fn finish(endpoint: &mut dyn Endpoint, is_done: impl Fn() -> bool) {
     let clock = Clock::start();
     let deadline = clock.now() + PATIENCE;
@@ -377,7 +376,7 @@ impl Poller for Polled {
 /// A worker waits for completions and parks whenever its endpoint permits. On fabrics whose
 /// completions notify, a completion wakes the worker; on the others the worker polls. Where the
 /// inbox has room for one message, the second message is pushed back. Its completion comes after a
-/// receive on node 1, which is late enough for the worker to park.
+/// receive on node 1, which is usually late enough for the worker to park.
 pub fn completions_reach_a_worker_that_wants_to_park(nodes: &impl Parking) {
     let (go, told) = channel::<()>();
     thread::scope(|scope| {

@@ -65,7 +65,7 @@ pub fn full_inboxes_push_back(harness: &impl Harness) {
                     assert_eq!(region.words().u64(8 * value as usize), value);
                     got.lock().expect("no script panicked").push(value);
                 });
-                // Slowly, so that the inbox is full most of the time.
+                // Slowly, so that the inbox fills.
                 for _ in 0..50 {
                     worker.pause().await;
                 }

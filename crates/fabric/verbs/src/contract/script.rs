@@ -142,7 +142,7 @@ impl Worker {
     /// Posts a correct batch, and waits for the results of its atomics.
     ///
     /// # Panics
-    /// When the batch is refused or fails.
+    /// When the batch is refused or fails, or when the endpoint was abandoned.
     pub async fn call(&self, target: Target, requests: &[WorkRequest]) -> [u64; 2] {
         let token = self.post(target, requests).expect("a batch that is right");
         self.wait(token).await.expect("a target that is connected").old
@@ -158,12 +158,13 @@ impl Worker {
         .await;
     }
 
-    /// Passes the waiting messages to `sink`.
+    /// Passes waiting messages to `sink`; see [`Inbox::receive`].
     pub fn receive(&self, mut sink: impl FnMut(Message)) -> bool {
         self.0.inbox.receive(&mut sink)
     }
 
-    /// A message from this worker's node, with `value` in its first and last word.
+    /// A message from this worker's node, with `value` in its first word and `!value` in its last
+    /// word.
     pub fn message(&self, value: u64) -> WorkRequest {
         let mut body = [0; Message::WORDS];
         body[0] = value;

@@ -14,8 +14,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Runs all scripts concurrently, each on a thread of its own, on which `start` is called.
 ///
 /// # Panics
-/// When a script panics: then all other scripts panic as well. When a script does not end within
-/// two minutes.
+/// When a script panics: then all scripts that still run panic as well. When a script does not end
+/// within two minutes.
 pub fn run_on_threads(scripts: Vec<Script>, start: impl Fn(Script) -> Running + Sync) {
     let failed = AtomicBool::new(false);
     let run = |script: Script| {

@@ -1,4 +1,4 @@
-//! Checks a page against all guarantees of this module.
+//! Checks a page against the guarantees of this module.
 
 use latchwork_verbs::WORD;
 

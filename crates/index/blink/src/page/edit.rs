@@ -58,7 +58,7 @@ struct Replace<'e> {
     value: &'e [u8],
 }
 
-/// The largest page that is checked as a whole around every edit.
+/// The most entries of a page that a strict build checks as a whole around an edit.
 const CHECKED_MAX: usize = 32;
 
 impl Page<'_> {

@@ -27,7 +27,8 @@
 //! where keys differ. For integers and for keys like `user0001234`, a search therefore almost never
 //! reads beyond the heads. The heads are adjacent, eight in one line of the CPU cache.
 //!
-//! **Shapes.** The writer of a new page chooses its shape: fixed whenever possible.
+//! **Shapes.** The writer of a new page chooses its shape: fixed if the entries allow that and the
+//! values are short ([`FIXED_VALUE_MAX`]).
 //!
 //! - A *fixed* page has values of one length, and no suffix is longer than its head. Its cells are
 //!   values, and it has no heap. If all suffixes have one length, the page is *constant*, and its

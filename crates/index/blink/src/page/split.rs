@@ -19,11 +19,14 @@ pub(crate) struct Split {
 /// Decides where to cut a page that has no room for `key`.
 ///
 /// The cut is in the middle of the bytes, unless keys seem to come in ascending order. Then the cut
-/// is beside `key`. So the left page stays full, and later keys fill another page. Keys seem to
-/// ascend in two cases:
+/// of a leaf is beside `key`, if both halves have room for the new fence key. So the left page
+/// stays full, and later keys fill another page. Keys seem to ascend in two cases:
 ///
 /// - `key` is behind all keys of the last page of its level.
 /// - `is_next` says that the last key went into the slot before the slot of `key`.
+///
+/// In the first case, an inner page, or a leaf without that room, is cut in front of its last
+/// entry.
 pub(crate) fn plan_split(
     page: &Page<'_>,
     key: &[u8],

@@ -69,8 +69,8 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// `fill` is the share of each page to use: 1 for data that is only read, less to leave room
     /// for inserts. The entries become visible at one instant at the end. No operation should
-    /// insert meanwhile. After such an insert the load fails, and an insert after the load may find
-    /// its key in the tree.
+    /// insert meanwhile. After such an insert the load fails, unless the key was removed again. An
+    /// insert after the load may find its key in the tree.
     ///
     /// # Errors
     /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or

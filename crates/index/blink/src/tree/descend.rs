@@ -14,8 +14,8 @@ use crate::page::{Broken, Page, Place, Seek};
 /// The attempts of an optimistic read. Then the reader requests the line, and so lets the writers
 /// finish.
 const READS_MAX: u32 = 8;
-/// The limit for the lines that one step may have to obtain. Each loss of a line is progress of
-/// another operation.
+/// The limit for the lines that one step may have to obtain. A line that another operation takes
+/// away is progress of that operation.
 const ROUNDS_MAX: u32 = 1_000_000;
 /// The limit for the pages of one descent: far more than a tree has levels and unfinished splits.
 const VISITS_MAX: u32 = 1 << 16;

@@ -11,7 +11,7 @@ use crate::page::Broken;
 pub(super) enum Stop {
     /// A line is not here. The caller obtains the line and calls again.
     Need(Need),
-    /// The page is corrupt, by a validated read.
+    /// The page is corrupt, by a validated read or under its write guard.
     Broken(GlobalAddr, Broken),
 }
 

@@ -1,12 +1,12 @@
 //! The fast path: succeeds when every line on the path is cached here and no other operation
-//! interferes. That is nearly always so. Anything unusual ends the fast path:
+//! interferes, which is the usual case. Anything unusual ends the fast path:
 //!
 //! - a line that is not here, or that another worker writes;
 //! - a split that the level above does not contain yet;
 //! - a page that does not belong to the tree.
 //!
-//! The fast path has then changed nothing. The slow path, which can wait and reports errors,
-//! continues at the page at which the fast path ended.
+//! The fast path has then changed nothing in the tree. The slow path, which can wait and reports
+//! errors, continues at the page at which the fast path ended.
 //!
 //! A reader trusts a page with the tree's tag, and checks only what could mislead the search. A
 //! writer checks the header and the fence keys in full, so that it adds no damage to a damaged

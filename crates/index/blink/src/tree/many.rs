@@ -74,10 +74,11 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// The fast path of [`get_many`](Tree::get_many) alone: a plain function that writes no shared
-    /// memory. `found` receives the result of each key, in order. The result is `None` for a key
-    /// whose pages are not all cached and undamaged. Then [`get_with`](Tree::get_with) finds the
-    /// value.
+    /// The fast path of [`get_many`](Tree::get_many) alone: a plain function that seldom writes
+    /// shared memory. `found` receives the result of each key, in order. The result is `None` for a
+    /// key whose lookup the fast path gives up, for example because a page is not cached. The
+    /// result is also `None` for all keys of a group of 16 with an invalid key. Then
+    /// [`get_with`](Tree::get_with) finds the value.
     pub fn try_get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],

@@ -86,7 +86,7 @@ impl<M: CoherentMemory> fmt::Debug for Tree<M> {
 
 impl<M: CoherentMemory> Tree<M> {
     /// Creates an empty tree in `memory`. Other nodes open the tree at its [`root`](Tree::root). If
-    /// this future is dropped, its allocated line stays allocated.
+    /// this future fails or is dropped, its allocated line stays allocated.
     ///
     /// # Errors
     /// When memory fails or is full, and when its lines are too small for pages.

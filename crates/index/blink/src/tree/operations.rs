@@ -8,7 +8,7 @@ use crate::page::{Dirty, Edit, Page, Seek};
 use crate::{TreeError, TreeValue, ValueMut};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// The value of `key`, if all pages on the path are cached: a plain function that writes no
+    /// The value of `key`, if all pages on the path are cached: a plain function that seldom writes
     /// shared memory. `visit` sees the value in place, perhaps torn (see [`TreeValue`]). The result
     /// is what `visit` returned on consistent bytes.
     ///
@@ -120,7 +120,7 @@ impl<M: CoherentMemory> Tree<M> {
     /// Replaces the value of an existing key. A value of the same length stays in its position.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the key does not exist; otherwise as [`insert`](Tree::insert).
+    /// [`TreeError::NotFound`] when the key does not exist; otherwise as [`upsert`](Tree::upsert).
     pub async fn update(&self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         self.limits.check_value(value)?;
         let known = self
@@ -145,7 +145,7 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Overwrites a part of a value in place. Only the written bytes become dirty.
+    /// Overwrites a part of a value in place. See [`ValueMut`] for the bytes that become dirty.
     ///
     /// # Errors
     /// [`TreeError::NotFound`] when the key does not exist, [`TreeError::OutsideValue`] when the
@@ -167,8 +167,8 @@ impl<M: CoherentMemory> Tree<M> {
         .await?
     }
 
-    /// Reads and changes a value in place, atomically. `change` runs once, under the page's write
-    /// guard. It must be short, because every access to the page waits for it.
+    /// Reads and changes a value in place, atomically. `change` runs at most once, under the page's
+    /// write guard. It must be short, because every access to the page waits for it.
     ///
     /// # Errors
     /// [`TreeError::NotFound`] when the key does not exist (then `change` has not run); otherwise

@@ -13,8 +13,8 @@
 //!    and the step writes only P.
 //! 4. If the images differ, another operation has changed P or its leaf stamp. The new image
 //!    replaces the old one, and the split continues at step 2.
-//! 5. So only operations that make progress can delay a split. Because P is full, every insert into
-//!    P is such an operation: it needs the same split.
+//! 5. So only operations that succeed can delay a split: a change of an entry of P, a raise of its
+//!    leaf stamp, or a split of P by another operation.
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!

@@ -121,10 +121,10 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Like [`insert_stamped`](Tree::insert_stamped), for several ascending `entries` at one
-    /// instant. Inserts the first entry and as many of the following entries as belong into the
-    /// same position of the same leaf. Their keys must be strictly ascending. Returns the number of
-    /// inserted entries; the other entries are not examined. `admit`, `visit`, `split` and the
-    /// returned [`Insertion`] concern the first entry.
+    /// instant. Inserts the first entry, and following entries that belong into the same position
+    /// of the same leaf and have room there. Their keys must be strictly ascending. Returns the
+    /// number of inserted entries; the other entries are not inserted. `admit`, `visit`, `split`
+    /// and the returned [`Insertion`] concern the first entry.
     ///
     /// # Errors
     /// As [`insert_stamped`](Tree::insert_stamped), for any of the keys and values.

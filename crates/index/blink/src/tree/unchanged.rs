@@ -17,12 +17,12 @@ const _: () = assert!(RAISES_MAX > 0);
 impl<M: CoherentMemory> Tree<M> {
     /// Whether a leaf of this tree has the same structure number as when it was seen. Then no entry
     /// was added, removed or changed in the whole range of keys that the leaf had. Ready at the
-    /// first poll, without a write of shared memory, if the leaf is here.
+    /// first poll if the leaf is here; seldom writes shared memory.
     ///
-    /// A caller may have inserted keys before, and may rely on this: of two such callers, one sees
-    /// the keys of the other. Such a caller needs a memory fence, `fence(SeqCst)`, between the
-    /// insert and this call. Otherwise the store that releases a latch may become visible after the
-    /// load of another line.
+    /// A caller may have inserted keys before, and may rely on this: of two such callers, at least
+    /// one sees the keys of the other. Such a caller needs a memory fence, `fence(SeqCst)`, between
+    /// the insert and this call. Otherwise the store that releases a latch may become visible after
+    /// the load of another line.
     ///
     /// Counts no unit of work, as [`insert_stamped`](Tree::insert_stamped).
     ///

@@ -22,7 +22,8 @@ pub(super) type Change<'c, R> =
     dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Applies `change` to the leaf of `key`. On an error nothing was changed.
+    /// Applies `change` to the leaf of `key`. On an error no entry was changed, but pages may have
+    /// been split.
     pub(super) async fn write<R>(
         &self,
         key: &[u8],

@@ -154,7 +154,7 @@ impl Course {
         }
     }
 
-    /// Starts the next part, or the next window, unless another worker did.
+    /// Starts the next part or the next window, or ends the run, unless another worker did.
     #[cold]
     fn turn(&self, stage: u8, now: Time) {
         let mut marks = self.marks.lock();
@@ -229,7 +229,8 @@ impl Course {
         );
     }
 
-    /// Whether the warm-up is over. If it is not, another window begins.
+    /// Whether the warm-up is over. If it is not, another window begins, unless another worker has
+    /// begun it already.
     fn is_steady(&self, marks: &mut Marks, window: u64) -> bool {
         let end = self.window_end.load(Ordering::Relaxed);
         // Another worker has examined this window already.

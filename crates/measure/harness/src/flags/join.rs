@@ -16,7 +16,7 @@ use super::kind::FabricKind;
 use crate::error::{AppError, FlagError};
 use crate::parse::{address, seconds, seconds_f64, socket, whole};
 
-/// The fact under which the secret of a cluster is kept whose processes are given none.
+/// The name of the fact that holds the secret of a cluster, if its processes are given no secret.
 const SECRET: &str = "secret";
 
 /// Secrets, keys and certificates.

@@ -1,9 +1,9 @@
 //! Linearizability: whether one order explains the answers that concurrent clients received.
 //!
 //! A *call* spans the time from its invocation to its response. A history is linearizable when each
-//! call can be given one instant inside its span so that, in the order of these instants, every
-//! answer is right. Keys are independent of each other (Herlihy and Wing), so each key is checked
-//! alone.
+//! call that returned can be given one instant inside its span so that, in the order of these
+//! instants, every answer is right. A call without a response may be given an instant or left out.
+//! Keys are independent of each other (Herlihy and Wing), so each key is checked alone.
 //!
 //! ```text
 //!   write 1  |------|

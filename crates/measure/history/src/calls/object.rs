@@ -12,8 +12,8 @@
 //!
 //! 1. A call takes effect at or after its invocation and by its return. When the set is empty, no
 //!    order explains the answers so far.
-//! 2. A read that returned takes effect as soon as its answer is right. A read changes nothing, so
-//!    this loses no explanation, and the set grows only with writes that overlap.
+//! 2. A read with a response takes effect as soon as its answer is right. A read changes nothing,
+//!    so this loses no explanation, and the set grows only with writes that overlap.
 //! 3. A call that never returned need not take effect. It takes effect only where it changes the
 //!    state: elsewhere its effect might as well come later.
 //!
@@ -31,16 +31,17 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 
 use super::Call;
 
-/// Maximum number of open calls on one object.
+/// Maximum number of open calls on one object. A call that never returned stays open.
 const OPEN_MAX: usize = 128;
 
-/// Maximum number of explanations that the checker follows before it gives up.
+/// Maximum number of explanations that the checker follows at one return before it gives up.
 const EXPLANATIONS_MAX: usize = 1 << 19;
 
 /// Number of explanations that the quick pass keeps.
 const KEPT_MAX: usize = 512;
 
-/// In the quick pass, at most this many calls take effect early before a call that returns.
+/// In the quick pass, at most this many calls take effect early before a call that returns. Reads
+/// do not count.
 const EAGER_MAX: usize = 2;
 
 /// An object: the effects of its operations, and the right answers.

@@ -38,7 +38,7 @@ pub enum RegisterOperation<V> {
     Read(V),
 }
 
-/// Why no order explains the history.
+/// Why a history is not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegisterViolation<V: Debug> {
     /// Two calls wrote the same value, or one call wrote the initial value. The checker needs
@@ -68,7 +68,8 @@ pub enum RegisterViolation<V: Debug> {
         /// When the write was invoked.
         written: Time,
     },
-    /// Two values were each certainly in place before the other.
+    /// The zones of two values conflict: two forward zones overlap, or a backward zone lies inside
+    /// a forward zone.
     #[error(
         "{first:?} was there by {first_from} and still read by a call that began at {first_until}, \
          {second:?} was there by {second_from} and still used by a call that began at \

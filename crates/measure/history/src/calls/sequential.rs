@@ -110,7 +110,8 @@ impl fmt::Display for Arrows<'_> {
 /// Checks a whole history. The calls of each process stand in its own order. The interleaving of
 /// the processes has no meaning. Takes time `n log n`.
 ///
-/// A call with an unknown outcome is left out, unless a call read what it wrote.
+/// A call with an unknown outcome belongs to `calls` only if another call read what it wrote. The
+/// caller leaves out the others.
 ///
 /// # Errors
 /// Fails when no order explains the calls, or when the versions are inconsistent.
@@ -176,18 +177,17 @@ impl Graph {
         self.arrows[from].push((to, arrow));
     }
 
-    /// A short cycle, if there is any.
+    /// A short cycle through one of the first [`STARTS`] calls that are left, if there is any.
     fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
         let left = self.on_cycles();
-        // The calls on cycles and between cycles are left. The shortest cycle through any of the
-        // first calls is short enough for a reader.
+        // The calls on cycles and between cycles are left. Only a call on a cycle gives a cycle.
         let starts = (0..self.arrows.len()).filter(|at| left[*at]).take(STARTS);
         let cycles = starts.filter_map(|start| self.shortest_through(start, &left));
         cycles.min_by_key(Vec::len)
     }
 
-    /// Which calls are left after two passes. The first pass removes calls without predecessors,
-    /// again and again. The second pass does the same with calls without successors.
+    /// Whether each call is left after two passes. The first pass removes calls without
+    /// predecessors, again and again. The second pass does the same with calls without successors.
     fn on_cycles(&self) -> Vec<bool> {
         let mut left = vec![true; self.arrows.len()];
         let mut before = vec![Vec::new(); self.arrows.len()];

@@ -12,10 +12,10 @@
 //!   └──────────────────────┘              what memory has
 //! ```
 //!
-//! The checker tries all orders in which stores can leave their buffers. A step that concerns one
-//! process alone happens as soon as it can. A read that finds its value now changes nothing for
-//! other processes, so no explanation is lost. The checker is for small histories, as of litmus
-//! tests: its work grows with the number of orders.
+//! The checker tries all orders in which stores can leave their buffers, up to a maximum number of
+//! states. A step that concerns one process alone happens as soon as it can. A read that finds its
+//! value now changes nothing for other processes, so no explanation is lost. The checker is for
+//! small histories, as of litmus tests: its work grows with the number of orders.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -86,7 +86,7 @@ struct State<L> {
 /// Checks the steps of all processes, each in its program order, and the given final values.
 ///
 /// # Errors
-/// Fails when the machine of this order cannot produce the history.
+/// Fails when the machine of this order cannot produce the history, or when the checker gives up.
 pub fn check_store_order<L>(
     order: StoreOrder,
     processes: &[Vec<ProcessStep<L>>],

@@ -21,7 +21,7 @@ use super::graph::{Builder, kind};
 pub(crate) struct Candidate {
     /// The writer that made the answer so; `None` if it was so from the start.
     pub(crate) after: Option<u32>,
-    /// The writer that changed the answer.
+    /// The writer that changed the answer; `None` if no later write did.
     pub(crate) before: Option<u32>,
 }
 
@@ -62,8 +62,8 @@ const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
 const _: () = assert!(EDGES > 0 && TRIES >= 4, "a search tries at least four times");
 
-/// Makes all choices. `graph` has no cycle before. If it has a cycle afterwards, every choice leads
-/// to a cycle. Returns the number of undecided choices, which are left out.
+/// Decides all choices. `graph` has no cycle before. If it has a cycle afterwards, every choice
+/// leads to a cycle. Returns the number of undecided choices, which are left out: none or all.
 pub(crate) fn choose(
     graph: &mut Builder,
     choices: Vec<Choice>,

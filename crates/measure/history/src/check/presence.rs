@@ -1,4 +1,4 @@
-//! The version that a reader saw that only knows that a row existed, or that it did not.
+//! The version that a reader saw, if the reader only knows whether a row existed.
 //!
 //! A tombstone leaves no trace after its purge, and an entry of an index has no version. So
 //! "nothing there" may be the time before the row's insert or any time after its deletion. The

@@ -229,7 +229,7 @@ impl Findings {
     }
 }
 
-/// A key for people: as text if it is text, else as bytes.
+/// A key for people: as text if it is printable ASCII without spaces, else as hexadecimal digits.
 pub(crate) fn name(index: &Index<'_>, key: u32) -> String {
     let (table, key) = index.keys[key as usize];
     let is_text = !key.is_empty() && key.iter().all(|byte| byte.is_ascii_graphic());

@@ -65,8 +65,8 @@ impl Snapshots {
         }
     }
 
-    /// Adds a write of a key. The leaf drops the earlier writes of the key, because the versions of
-    /// one key are in order anyway.
+    /// Adds a write of a key. A leaf that is made anew drops the earlier writes of the key, because
+    /// the versions of one key are in order anyway.
     pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
         let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
         strict_assert!(leaf < self.leaves, "no key has leaf {leaf}");

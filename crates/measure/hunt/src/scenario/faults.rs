@@ -49,8 +49,8 @@ pub struct FaultPlan {
     #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
     pub lapses: u32,
     /// The time, in microseconds, within which all members are notified of a lost node. Each member
-    /// fences the node at a time of its own, then gives it up. When all have fenced the node, it is
-    /// reclaimed. With 0 no member is notified.
+    /// fences the node at a time of its own, and then forgets the node. When all members have
+    /// fenced the node, the node is reclaimed. With 0 no member is notified.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_never")]
     pub told_us: u64,
     /// The number of memory nodes that are lost.

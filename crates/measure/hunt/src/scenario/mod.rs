@@ -100,7 +100,7 @@ pub struct Scenario {
     #[serde(skip_serializing_if = "Checks::are_all")]
     pub checks: Checks,
     /// READs and WRITEs copy only the first bytes of their payloads, to measure the simulator. Then
-    /// the contents of lines are wrong, so this needs `checks = "none"`.
+    /// the contents of lines are wrong, so this needs `checks = "none"` and the workload `lines`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elide_payloads: bool,
     /// The settings of the protocol, by name.
@@ -165,8 +165,7 @@ impl Scenario {
         parse::to_toml(self)
     }
 
-    /// Checks each value alone, with the ranges of the file, and all values together. A scenario
-    /// that passes does not panic when it runs.
+    /// Checks each value alone, with the ranges of the file, and all values together.
     ///
     /// # Errors
     /// The first value that is out of range or does not fit.
@@ -230,8 +229,7 @@ impl Scenario {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
     }
 
-    /// Whether the network reports unsent batches. It does in every second world with death
-    /// notices.
+    /// Whether the network reports unsent batches: in about half of the worlds with death notices.
     pub(crate) fn tells_unsent(&self) -> bool {
         self.faults.told_us > 0 && WorkloadRandom::for_stream(self.seed, TELLS).below(2) == 0
     }

@@ -1,10 +1,10 @@
-//! [`Plant`]: seeded bugs, which prove that the checks find them.
+//! [`SeededBug`]: bugs that a scenario switches on, to prove that the checks find them.
 
 use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
-/// A seeded bug of a scenario: a rule of the protocol is off, or a client misbehaves. The
-/// protocol's code contains no bug.
+/// A seeded bug of a scenario: a rule of the protocol is off, or a client, the network or a
+/// reclaiming node misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeededBug {
@@ -44,7 +44,7 @@ pub enum SeededBug {
     LooksTooEarly,
     /// Nodes send requests to nodes that they know are lost, and keep a frame for the answer.
     AsksTheGone,
-    /// The fabric never completes batches to a node that was given up.
+    /// The fabric never completes batches to a node that was forgotten.
     StrandsBatches,
     /// No node empties the epoch slots of dead nodes.
     BuriesNobody,

@@ -54,11 +54,12 @@ pub struct Shrunk {
 
 impl Shrinker {
     /// Returns the smallest scenario found that fails the same check as `report`. The search calls
-    /// `go_on` before every chunk of `jobs` worlds, and ends when it returns false. With `jobs`
-    /// above 1, worlds run on threads. While `go_on` permits, the scenario found does not depend on
-    /// `jobs` or on the timing of threads.
+    /// `go_on` before every chunk of `jobs` worlds, and ends when it returns false. The worlds of a
+    /// chunk run on threads, and a single world runs on the calling thread. While `go_on` permits,
+    /// the scenario found does not depend on `jobs` or on the timing of threads.
     ///
-    /// A world whose `run` panics counts as one that passes.
+    /// A world whose `run` panics on a thread of its own counts as one that passes. On the calling
+    /// thread the panic ends the search.
     pub fn shrink(
         &self,
         scenario: &Scenario,
@@ -71,7 +72,8 @@ impl Shrinker {
         let Some(check) = best.report.failure.as_ref().map(|failure| failure.check) else {
             return best;
         };
-        // Seeds below `tried` have been tried with every shape. This round ends before `until`.
+        // The seeds fewer than `tried` behind the failing seed have been tried with every shape.
+        // This round ends before `until`.
         let (mut tried, mut until) = (0, self.seeds.max(1));
         'smaller: loop {
             for shape in shapes::smaller(&best.scenario) {
@@ -109,8 +111,7 @@ fn first_failing(
         many => std::thread::scope(|scope| {
             let running: Vec<_> =
                 many.iter().map(|world| scope.spawn(move || run(world))).collect();
-            // [`run`](crate::run) reports a panic of its world as a failure. It does not panic
-            // itself.
+            // [`run`](crate::run) reports a panic inside its world as a failure.
             running.into_iter().map(|thread| thread.join().ok()).collect()
         }),
     };

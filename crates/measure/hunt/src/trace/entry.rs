@@ -1,4 +1,4 @@
-//! [`Entry`]: one event of a trace, with its data for logs and diagrams.
+//! [`TraceEntry`]: one event of a trace, with its data for logs and diagrams.
 
 use std::fmt;
 

@@ -38,8 +38,8 @@ use crate::{
 use deaths::{Agenda, Coming, Deaths, Reaction};
 use injected_faults::{Strike, strikes};
 
-/// Runs a world to its end, or to its first failure. It never panics: a panic inside is a failure
-/// of the report.
+/// Runs a world to its end, or to its first failure. A panic inside the world is a failure of the
+/// report.
 pub fn run(scenario: &Scenario) -> WorldReport {
     drive(scenario, None)
 }

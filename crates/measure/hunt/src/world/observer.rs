@@ -33,8 +33,8 @@ impl Process {
         Process { number, node: member.node, worker: member.worker, task }
     }
 
-    /// A task that only reads, on a cluster with one worker per node. It has the number of the
-    /// first task of its node.
+    /// A task of the first worker of a node, after the work of the workload. It has the number of
+    /// the first task of its node.
     pub(crate) fn looking(member: &Member, scenario: &Scenario) -> Process {
         let number = 1 + (member.node * scenario.workers * scenario.tasks) as u32;
         Process { number, node: member.node, worker: 0, task: 0 }

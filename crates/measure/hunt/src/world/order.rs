@@ -39,17 +39,17 @@ fn of(node: SimulatedNode) -> NodeEpoch<SimulatedNode> {
     NodeEpoch { node, epoch: EPOCH }
 }
 
-/// The fence of a compute node.
+/// The effect that fences a dead compute node.
 pub(super) fn fence(dead: usize) -> PeerEffect<SimulatedNode> {
     PeerEffect::Fence(of(SimulatedNode::Compute(dead)))
 }
 
-/// The end of a compute node's part in this node's work.
+/// The effect that makes a node forget a dead compute node.
 pub(super) fn forget(dead: usize) -> PeerEffect<SimulatedNode> {
     PeerEffect::Forget { peer: of(SimulatedNode::Compute(dead)), has_left: false }
 }
 
-/// The reclaim of a compute node.
+/// The effect that reclaims a dead compute node.
 pub(super) fn reclaim(dead: usize) -> PeerEffect<SimulatedNode> {
     PeerEffect::Reclaim(of(SimulatedNode::Compute(dead)))
 }
@@ -108,7 +108,8 @@ impl Order {
         if self.step(by, PeerInput::Ended { effect, done }) { self.publish() } else { Vec::new() }
     }
 
-    /// An effect that a machine has asked for, and that has not begun.
+    /// The text of an effect that a machine has asked for, and that has not begun. `None` if there
+    /// is no such effect.
     pub(super) fn open_effect(&self) -> Option<String> {
         let (by, effect) = self.asked.first()?;
         Some(format!("{by:?} has not begun {effect:?}"))

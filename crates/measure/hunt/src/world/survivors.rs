@@ -19,7 +19,6 @@ const LINES_MAX: usize = 64;
 
 /// The time in which operations that began before end on all nodes. A node at rest reports this
 /// about a millisecond later.
-/// says so about a millisecond later.
 const OUTLAST: Duration = Duration::from_millis(50);
 
 impl World {
@@ -40,9 +39,9 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the survivors lose no more frames. Each survivor reads and wants to write every
-    /// line that any cache has held. Errors are allowed, but no frame may be lost after the
-    /// notices.
+    /// Checks that the survivors lose no more frames. Each survivor reads, and wants to write, the
+    /// first [`LINES_MAX`] of the lines that any cache has held. Errors are allowed, but no frame
+    /// may be lost after the notices.
     pub(super) fn press(&self) -> Result<(), Failed> {
         let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
         let observer = self.observer.clone();

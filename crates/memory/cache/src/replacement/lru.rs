@@ -121,9 +121,8 @@ impl Replacement for Lru {
         }
     }
 
-    /// Every examined frame counts as used now. An evicted frame leaves the list anyway. A frame in
-    /// use, now or at its eviction, really is used; without this it would be examined again and
-    /// again.
+    /// Every examined frame counts as used now. An evicted frame leaves the list anyway. A frame
+    /// that is in use now, or at its eviction, would otherwise be examined again and again.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
         let mut ends = self.ends.lock();
         let mut found = 0;

@@ -16,16 +16,17 @@ use rule::Replacement;
 /// The rule that chooses the lines to evict when frames run short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplacementPolicy {
-    /// Of a sample, the lines with the oldest replacement epoch of last use (ScaleStore 4.1). A hit
-    /// writes shared memory once in an epoch.
+    /// Of a sample, the lines with the oldest replacement epoch of last use (ScaleStore 4.1). The
+    /// first hit of a line in an epoch writes shared memory, the others do not.
     Epoch {
-        /// Frames that are examined for each wanted frame.
+        /// Frames that are examined for each wanted frame; at least 16 in all, if the cache has as
+        /// many.
         sample: usize,
-        /// A new epoch begins after the replacement of one frame in this many.
+        /// A new epoch begins after the policy has proposed one frame in this many for eviction.
         share: usize,
     },
-    /// The lines with the oldest last use (SELCC 5.2). Every hit locks and writes a list that all
-    /// workers share.
+    /// The lines with the oldest last use (SELCC 5.2). Every hit locks a list that all workers
+    /// share, and moves the frame to the end of the list.
     Lru,
 }
 

@@ -23,7 +23,8 @@ pub(crate) trait Replacement {
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>);
 }
 
-/// The line in the frame, if the line may be a victim: not while it is fetched, written or awaited.
+/// The line in the frame, if the line may be a victim: not while it is fetched, written, reserved
+/// or kept by a lock.
 pub(super) fn evictable(frame: &Frame) -> Option<GlobalAddr> {
     let free = frame.state().is_readable() && !frame.is_reserved() && !frame.is_kept();
     Some(frame.addr()).filter(|addr| free && !addr.is_null())

@@ -18,8 +18,8 @@ use crate::{NodeParts, NodeSettings};
 ///
 /// 1. The record of the access is over and removed.
 /// 2. The next access makes a new record, which counts its waiters from zero again.
-/// 3. The future of the first access is dropped: on another thread, between two instructions, so
-///    that no world shows it.
+/// 3. The future of the first access is dropped. Another thread takes step 2 between the steps 1
+///    and 3, which are a few instructions apart. So no world shows the bug.
 ///
 /// Fix: a waiter that has left its record has no number any more.
 #[test]

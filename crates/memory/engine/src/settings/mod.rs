@@ -40,26 +40,27 @@ pub enum Resend {
     /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2).
     ///
     /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
+    /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
     /// would only raise the load on a contended latch word. A node that has been refused for very
-    /// long waits for a stuck or dead node. Such a node backs off for a part of the time that it
-    /// has waited.
+    /// long most likely waits for a stuck or dead node. Such a node backs off for a part of the
+    /// time that it has waited.
     #[default]
     Shrinking,
 }
 
 /// Settings of a compute node. All settings may be changed at run time before the node starts.
-/// [`NodeSettings::TABLE`] lists them by name.
+/// [`NodeSettings::TABLE`] lists by name those that a user may change.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// Deadline: an access that waits longer for a line fails.
     pub deadline: Duration,
-    /// How long reservations, and accesses that wait for the local latch, may keep a line from a
-    /// requesting node. After this time the reservations expire, and the requests come before the
-    /// waiting accesses.
+    /// How long reservations may keep a line from a requesting node before they expire. Also how
+    /// long accesses that wait for the local latch may do so while none of them gets the latch.
     pub lapse: Duration,
     /// The line lease, gamma of SELCC 5.3.1: so many synthetic accesses (reads / workers + writes)
     /// that had to wait for the local latch come before a requesting node. Then the node gives the
-    /// line up. With 0, requesting nodes come first. With `None`, local accesses always come first.
+    /// line up. With 0, requesting nodes come first. With `None`, the count of accesses has no
+    /// bound.
     pub lease: Option<u32>,
     /// How back-offs change with refusals. Each back-off is drawn from 0.5 to 1.5 of what the rule
     /// says.
@@ -68,9 +69,9 @@ pub struct NodeSettings {
     pub resend_factor: u32,
     /// RTT of [`Resend::Shrinking`]: the round-trip time of an atomic verb.
     pub round_trip: Duration,
-    /// The shortest back-off after a refusal.
+    /// The shortest back-off after a refusal, before the draw.
     pub pause: Duration,
-    /// The longest back-off.
+    /// The longest back-off, before the draw.
     pub pause_max: Duration,
     /// Whether each refusal raises the priority of a node's requests, and a holder serves the
     /// highest priority first. Off: first come, first served (SELCC 5.3.2).
@@ -96,17 +97,17 @@ pub struct NodeSettings {
     /// `evict_batch`. It starts when more than half of these frames, or more than `evict_batch`,
     /// are missing.
     pub evict_share: usize,
-    /// The most lines that one sweep evicts ahead of need. With 1 the node evicts neither in
-    /// batches nor ahead: an access that finds no free frame evicts one line, with a doorbell of
-    /// its own, and waits for the frame.
+    /// The most lines that a worker evicts in one pass. A sweep has up to two passes. With 1 the
+    /// node evicts neither in batches nor ahead of need: while an access waits for a frame, lines
+    /// are evicted one at a time, each with a doorbell of its own.
     pub evict_batch: usize,
     /// The choice of the lines that eviction removes.
     pub replacement: ReplacementChoice,
     /// The frames that [`ReplacementChoice::Epoch`] samples for each wanted frame. It samples 16 at
     /// least.
     pub evict_sample: usize,
-    /// A new epoch of [`ReplacementChoice::Epoch`] begins after 1/N of the frames was replaced (N =
-    /// `epoch_share`).
+    /// A new epoch of [`ReplacementChoice::Epoch`] begins after 1/N of the frames was chosen for
+    /// replacement (N = `epoch_share`).
     pub epoch_share: usize,
     /// The write-back slots of one worker for one memory node: the most evicted lines with a
     /// write-back in flight whose frames are free already (SELCC 5.2.1).
@@ -126,23 +127,24 @@ pub struct NodeSettings {
     /// Whether lines that other nodes repeatedly take are released lazily or early. Has no effect
     /// without lazy release.
     pub release: Release,
-    /// With adaptive release: a worker does not release the last so many lines that it obtained.
+    /// With adaptive release: the number of recent lines of a worker. Recent lines are the last
+    /// lines that the worker obtained and did not release at once.
     pub linger: usize,
     /// Whether sharers pledge their copies to a writer, which takes the line over from all sharers
     /// at once. Off: each sharer releases its own copy (SELCC 4.4.3).
     pub takeover: bool,
-    /// The messages of one worker of another node that later messages may overtake and that still
-    /// count. The least safe value is the sum of two numbers: the requests that a worker may have
-    /// in flight to one node (a limit of the fabric), and the workers of this node. A duplicate
-    /// counts once with any value.
+    /// The most messages of one worker of another node that later messages may overtake and that
+    /// still count. The smallest safe value is the sum of two numbers: the requests that a worker
+    /// may have in flight to one node (a limit of the fabric), and the workers of this node. A
+    /// connection that fails repeatedly may need more. A duplicate counts once with any value.
     pub gaps_max: usize,
     /// The charges for work on cached lines in a world. `None`: no charges, as always in real time.
     pub costs: Option<CpuCosts>,
     /// Whether the node deduplicates messages. Off only in tests, which show that checks detect the
     /// harm.
     pub drops_repeats: bool,
-    /// Whether the node sends no requests to nodes that it knows to be dead or to have left. Lines
-    /// whose requests were never sent then release their frames. Off only in tests, as
+    /// Whether the node sends no requests to nodes that it knows to be dead or to have left. A line
+    /// whose requests were never sent may then release its frame. Off only in tests, as
     /// `drops_repeats`.
     pub heeds_the_gone: bool,
 }

@@ -18,7 +18,7 @@ pub struct Setting {
     /// The possible values, as text that follows "use".
     pub expected: fn() -> String,
     /// Values besides the default under which all guarantees must hold, too: the other position of
-    /// a switch, the extremes of a number. Empty where a value changes only times.
+    /// a switch, the extremes of a number. Empty where no other value is tried.
     pub tries: &'static [&'static str],
     get: fn(&NodeSettings) -> String,
     set: fn(&mut NodeSettings, &str) -> bool,

@@ -197,8 +197,8 @@ impl Line {
     }
 
     /// Gives the access up, because the nodes of `unasked` are dead or have left, and no request
-    /// reached them. So these nodes do not answer. The other nodes still answer, and their requests
-    /// stay open until then (R5).
+    /// reached them. So these nodes do not answer. The other nodes still answer, and the requests
+    /// to them stay open until then (R5).
     ///
     /// Until then this node keeps its place in the order of upgrading nodes. A node that it asked
     /// may send it a request as well. If each of the two queued the other's request, neither would
@@ -220,9 +220,10 @@ impl Line {
         self.forget_refusals();
     }
 
-    /// Ends an attempt that met another node's lock. Accesses that do not wait for locks end. If no
-    /// other access wants the line, the node stops trying. A registered reader is the exception:
-    /// its bit becomes ownership, and its node has to notice that (R2).
+    /// Ends an attempt that met another node's lock, or was refused under rules without messages.
+    /// Accesses that do not wait for locks end. If no other access wants the line, the node stops
+    /// trying. A registered reader is the exception: its bit becomes ownership, and its node has to
+    /// notice that (R2).
     fn locked_out(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         let still = self.want.and_then(|want| copy.locked_out(want));
         let registered = self.registered.then_some(Want::Shared);
@@ -368,8 +369,8 @@ impl Line {
                 None => true,
                 Some(how) => return answer(&request, how, out),
             },
-            // The node gives the line up at this moment. The answer follows when that operation is
-            // complete.
+            // The node gives the line up at this moment. When that operation is complete, a release
+            // answers the request, and a hand-over sends it on.
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }

@@ -1,4 +1,4 @@
-//! Giving a line up: for a request of another node, or because the cache needs the frame.
+//! Giving a line up: for a request of another node, or by an eviction.
 
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::ComputeNodeId;
@@ -14,8 +14,8 @@ impl Line {
     pub(super) fn can_serve(&self) -> bool {
         let free = match self.phase {
             Phase::Rest => true,
-            // In a back-off of an upgrade: another writer that comes before this node need not
-            // wait.
+            // In a back-off of an upgrade, another node's writer need not wait for the end of the
+            // back-off.
             Phase::Pausing => self.hold == Hold::Shared,
             _ => false,
         };
@@ -58,8 +58,9 @@ impl Line {
     }
 
     /// Refuses readers whose priority is below that of the starved writer that won the line. Each
-    /// refusal raises the priority of a reader. The maximum priority is the same for all nodes, so
-    /// every reader gets through.
+    /// refusal raises the priority of a reader. The starved priority is at most
+    /// [`Rules::priority_max`], which the priority of a reader reaches, so every reader gets
+    /// through.
     fn refuse_lower(&mut self, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         if self.remembered.is_empty() || self.hold != Hold::Exclusive {
             return;
@@ -80,8 +81,8 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
-        // A reader that sends a request to a sharer read the word before a downgrade. Its
-        // registered wait is ownership by now.
+        // A reader sends a request only after it found the exclusive field set. The field is zero
+        // while this node shares the line, so the reader's registered wait is ownership by now.
         self.remembered.retain(|request| {
             let stale = request.kind == RequestKind::Read;
             if stale {
@@ -216,8 +217,9 @@ impl Line {
     /// Begins a hold-off after a release for other nodes.
     ///
     /// The requesters learn of the release by message, but this node knows of it first. Without a
-    /// hold-off, this node would reach the word before the requesters every time. A requester with
-    /// no earlier refusal causes no hold-off, because it is most likely refused seldom.
+    /// hold-off, this node would most likely reach the word before the requesters each time. Two
+    /// cases cause no hold-off: rules with [`Rules::forwarding`], and requesters without an earlier
+    /// refusal, which are most likely refused seldom.
     pub(super) fn hold_off_after_release(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         strict_assert_eq!(self.hold, Hold::Nothing);
@@ -261,11 +263,11 @@ impl Line {
     /// later.
     ///
     /// 1. A request leaves this node's queue as it is sent, so the request still exists once.
-    /// 2. The new owner queues the request. If the new owner no longer owns the line, or if the
-    ///    request overtook the grant, it answers `Dropped`, as to any request that it cannot serve.
-    ///    Either way the requester gets one final answer (R5).
-    /// 3. A node with open requests and without ownership queues no request. So no node waits for a
-    ///    node that waits.
+    /// 2. The new owner handles the request like any other request. It refuses a request that
+    ///    overtook the grant. After it has given the line up, it answers without the line. Either
+    ///    way the requester gets one final answer (R5).
+    /// 3. A node with open requests and without ownership queues no request. So a request that
+    ///    overtook the grant does not wait at a node that waits.
     ///
     /// Requests of the new owner itself are answered here instead: the new owner waits for these
     /// answers before it serves any request.

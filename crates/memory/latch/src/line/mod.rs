@@ -24,8 +24,8 @@ enum Phase {
     /// An operation on the word is in flight.
     Operating(WordOp),
     /// Invalidation requests are open. The nodes of `open` have not answered. The nodes of
-    /// `pledged` wait for a report. `refused` is the strongest refusal so far: any refusal makes
-    /// the attempt fail.
+    /// `pledged` wait for a report. `refused` is the strongest refusal so far. Any refusal makes
+    /// the attempt fail, unless a grant has met the want.
     Asking { open: NodeSet, pledged: NodeSet, refused: Refused },
     /// The line was refused: a back-off runs before the next attempt.
     Pausing,
@@ -42,7 +42,7 @@ enum Phase {
 enum Refused {
     /// No answer has refused so far.
     No,
-    /// A node has nothing to give.
+    /// A node has nothing to give, or another access comes before this one.
     Dropped,
     /// A node has locked the line.
     Busy,
@@ -65,7 +65,7 @@ pub struct Line {
     priority: u8,
     /// This node has met a lock since it began to want the line. The node that locked the line to
     /// read may upgrade that lock, and gives way to no other node. So this node gives way to every
-    /// writer, whatever its own priority.
+    /// writer, whatever its own priority, while it has no operation in flight and no open request.
     met_lock: bool,
     remembered: QueuedRequests,
     /// The readers that the downgrade in flight serves, or the writer that the hand-over in flight
@@ -105,8 +105,9 @@ impl Line {
         self.seq
     }
 
-    /// Whether nothing is in flight, queued or wanted. Then [`Line::at_rest`] with the same hold
-    /// and number is equivalent to this machine.
+    /// Whether nothing is outstanding: no operation, request, back-off, hold-off, pledge, want or
+    /// queued request, and no report of a giver. Then [`Line::at_rest`] with the same hold and
+    /// number is equivalent to this machine.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
         self.phase == Phase::Rest
@@ -135,7 +136,7 @@ impl Line {
         !self.remembered.is_empty()
     }
 
-    /// The queued requests of other nodes, in order of arrival.
+    /// The queued requests of other nodes; see [`QueuedRequests`] for their order.
     pub fn remembered(&self) -> &[InvalidationRequest] {
         &self.remembered
     }
@@ -211,8 +212,8 @@ impl Line {
         strict_check!(self, rules);
     }
 
-    /// The relations of the fields between two events. They follow from the word discipline, so
-    /// rules that the model refutes are not checked.
+    /// The relations of the fields between two events. Most of them follow from the word
+    /// discipline. Under rules that the model refutes, only the first two are checked.
     fn check(&self, rules: &Rules) {
         assert!(self.remembered.len() <= REMEMBERED_MAX, "the queue is longer than its bound");
         assert!(self.priority <= rules.priority_max, "the priority leaves its range");
@@ -310,9 +311,9 @@ impl Line {
         out.push(Action::Post(op));
     }
 
-    /// Whether the node may upgrade its shared line: only when no queued writer comes before it. If
-    /// the node may, it refuses all queued requests: their senders must not wait for this node
-    /// while this node may wait for them.
+    /// Whether the node may upgrade its shared line: only when it need not give way to any queued
+    /// writer. If the node may, it refuses all queued requests: their senders must not wait for
+    /// this node while this node may wait for them.
     fn may_upgrade(&mut self, rules: &Rules, out: &mut Vec<Action>) -> bool {
         if self.remembered.iter().any(|r| self.must_give_way_to(rules, r)) {
             return false;
@@ -324,11 +325,13 @@ impl Line {
         true
     }
 
-    /// Whether this node must let the requester write first. This is the order among nodes that
-    /// share a line and all want to write it.
+    /// Whether this node must let the requester write first. Among nodes that share a line and all
+    /// want to write it, the order is by priority, then by id. A node that has met a lock comes
+    /// last.
     fn must_give_way_to(&self, rules: &Rules, request: &InvalidationRequest) -> bool {
-        // A met lock does not count while this node's own requests are open: the node could not
-        // serve a queued request then, so two nodes would wait for each other.
+        // A met lock does not count while this node's operation is in flight or its requests are
+        // open. The node could not serve a queued request then, so two nodes would wait for each
+        // other.
         let by_lock = self.met_lock && matches!(self.phase, Phase::Rest | Phase::Pausing);
         let mine = (self.priority_of_requests(rules), self.me);
         request.kind == RequestKind::Write && (by_lock || (request.priority, request.from) > mine)

@@ -1,5 +1,6 @@
-//! Taking shared lines over. A writer that meets sharers requests a pledge from each, not a
-//! release. Then the writer takes the whole word with one compare-and-swap.
+//! Taking shared lines over, with [`Rules::takeover`]. A sharer answers a writer's request with a
+//! pledge, and does not release the line. When all answers are there, the writer takes the whole
+//! word with one compare-and-swap.
 //!
 //! ```text
 //!   writer W                       word          sharer P
@@ -12,14 +13,14 @@
 //!
 //! # Why the word stays true
 //!
-//! A pledge binds until its report. Until then the pledger keeps its bit set, its frame and its
-//! bytes. It starts no operation on the word, does not use its copy, and pledges to no other
-//! writer. So, while a pledge of P to W stands:
+//! A pledge binds until its report. Until then the pledger does not clear its bit, and keeps its
+//! frame and its bytes. It starts no operation on the word, does not use its copy, and pledges to
+//! no other writer. So, from a pledge of P to W until W clears P's bit or reports:
 //!
 //! 1. P does not clear its own bit.
-//! 2. The exclusive field was zero when P shared the line. It leaves zero only by a
+//! 2. The exclusive field was zero when P shared the line. The field leaves zero only by a
 //!    compare-and-swap (R3).
-//! 3. A writer's compare-and-swap expects exactly its own bit and the bits that were pledged to
+//! 3. A writer's compare-and-swap expects no bits but its own bit and the bits that were pledged to
 //!    that writer. P's bit is pledged to W only.
 //! 4. So the compare-and-swap of every writer other than W fails. Only W can clear P's bit, and
 //!    until then the exclusive field stays zero and no node writes.
@@ -32,17 +33,18 @@
 //!   valid.
 //!
 //! A plain acknowledgement would not be enough. Its sender could clear its bit and set it again
-//! before W's compare-and-swap. That operation would find the word that it expects, and W would
-//! write beside a reader.
+//! before W's compare-and-swap. The compare-and-swap would find the word that it expects, and W
+//! would write beside a reader.
 //!
 //! # Why no waits form a circle
 //!
 //! 1. Writers that want one line are ordered by priority, then by id. A writer's priority stays the
 //!    same from its request to the end of the attempt.
-//! 2. A pledger queues the requests of writers that come before the writer with its pledge. It
-//!    refuses the requests of writers that come behind.
-//! 3. So a writer waits only for writers behind it. A writer that meets a writer before it is
-//!    refused: it gives its pledges up and backs off.
+//! 2. A pledger queues the requests of writers that come before the writer with its pledge, and a
+//!    later request of that writer itself. It refuses the requests of other writers that come
+//!    behind.
+//! 3. So a writer waits only for writers behind it, or for its own report. A writer that meets a
+//!    writer before it is refused: it gives its pledges up and backs off.
 //! 4. Of two writers with half of the pledges each, the first in the order gets the other half.
 
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
@@ -93,7 +95,8 @@ impl Line {
             return Some(Answer::Dropped);
         };
         match request.kind {
-            // The reader read the word before a downgrade. Its registered wait is ownership by now.
+            // The reader found the exclusive field set. A pledged line has the field at zero, so
+            // the reader's registered wait is ownership by now.
             RequestKind::Read => Some(Answer::Released),
             // Another request of the same attempt of the same writer, which a node that it asked
             // has sent on. The writer waits for all its answers before it reports. So this request
@@ -144,7 +147,8 @@ impl Line {
         }
     }
 
-    /// Breaks a pledge. No pledger may do this: the switch exists for the model, which refutes it.
+    /// Breaks a pledge. No pledger of the discipline does this: [`Rules::binding`] can be off only
+    /// for the model, which refutes that.
     pub(super) fn break_pledge(&mut self, copy: &mut impl LocalCopy) {
         if self.is_pledged() {
             self.phase = Phase::Rest;
@@ -175,7 +179,7 @@ impl Line {
         self.answered(rules, asked, seq, Refused::No, copy, out);
     }
 
-    /// Starts the takeover: every sharer has pledged or released its copy.
+    /// Starts the takeover: every node that got a request has pledged or released its copy.
     pub(super) fn take_over(&mut self, pledged: NodeSet, out: &mut Vec<Action>) {
         strict_assert!(
             !pledged.is_empty() && !pledged.contains(self.me),
@@ -213,7 +217,7 @@ impl Line {
         let newcomers = old.shared().without(self.me).less(pledged);
         strict_assert!(!newcomers.contains(self.me));
         // Readers that joined get a request as well, and each round leaves fewer nodes that can
-        // join. But a queued writer comes before this one: this node then gives up.
+        // join. If a writer is queued, that writer comes before this one, so this node gives up.
         if newcomers.is_empty() || !self.remembered.is_empty() {
             self.give_up(pledged, out);
             return self.pause(rules, out);
@@ -239,8 +243,8 @@ impl Line {
         }
     }
 
-    /// Gives up this node's pledges, because one of its requests cannot be delivered. Does nothing
-    /// while the takeover is in flight, because the outcome is unknown then.
+    /// Gives up the pledges to this node, because one of its requests cannot be delivered. Does
+    /// nothing while the takeover is in flight, because the outcome is unknown then.
     pub fn abandon_pledges(&mut self, out: &mut Vec<Action>) {
         if let Phase::Asking { pledged, .. } = &mut self.phase {
             let pledged = std::mem::take(pledged);

@@ -44,11 +44,12 @@
 //!
 //! # Why (I) holds: the node
 //!
-//! All writers of slot `i` are tasks of node `i`, one at a time. Each write is a compare-and-swap
-//! from the exact word that was in the slot. No word repeats, because each word has a sequence
-//! number. Let a future be dropped in the middle of a write. That write lands before the next write
-//! succeeds, and the node sees it then; or the write never lands. So each value that a node writes
-//! must be a true claim for as long as it is in the slot or may still land:
+//! While node `i` lives, all writers of slot `i` are tasks of node `i`, one at a time. Each write
+//! is a compare-and-swap from the exact word that was in the slot. No word with a bound or IDLE
+//! repeats, because it has a sequence number. A future can be dropped in the middle of a write.
+//! That write lands before the next write succeeds, and the node sees it then; or the write never
+//! lands. So each value that a node writes must be a true claim for as long as it is in the slot or
+//! may still land:
 //!
 //! - *A bound `p`*:
 //!   1. The node reads `E`, giving `v`. Then it reads all seats. `p = min(v, seats)`.
@@ -71,8 +72,9 @@
 //! other procedures run against these steps:
 //!
 //! - *Going idle*: the node stores `phase = idle`, executes a SeqCst memory fence, and reads the
-//!   seats. If a worker is online, the node sets phase active again. One of the two memory fences
-//!   comes first: either the worker sees `idle`, or the node sees the worker's seat.
+//!   seats. If a worker is online, the node sets phase active again and claims no IDLE. One of the
+//!   two memory fences comes first: either the worker sees `idle`, or the node sees the worker's
+//!   seat.
 //! - *Publishing*: the node has read `v`, executes a SeqCst memory fence, and reads the seats. If
 //!   the node does not see the worker's seat, the worker's memory fence comes second. So the
 //!   worker's operation begins after `v` was read: `E(begin) ≥ v`.
@@ -87,17 +89,19 @@
 //!    accesses of the operations that the seat no longer counts. Every reader of the seat loads it
 //!    with acquire.
 //!
-//! So an operation begins and ends with two loads and a private counter: without a memory fence and
-//! without a shared write.
+//! So most operations begin with two loads and end with none, and change only a private counter:
+//! without a memory fence and without a shared write. The seat is stored when a new group starts or
+//! the older group becomes empty.
 //!
 //! # Progress
 //!
-//! `E` advances only when a node has lines to mark. An active node reads `E` at a bounded rate. So
-//! the lines of the other nodes are ready about three ticks later, unless an operation takes
-//! longer. A worker without operations rests when it parks, or after a while. When all workers of a
-//! node rest, the node becomes idle: it posts nothing and delays no other node. A worker may leave
-//! a bound in the slot, for example when a future is dropped. Such a worker arms a deadline at
-//! which it tries to publish IDLE, again and again until that succeeds.
+//! `E` advances when a node has lines to mark, when a node registers, and in [`Epochs::outlast`].
+//! An active node reads `E` at a bounded rate. So the lines of the other nodes are ready about
+//! three ticks later, unless an operation takes longer. A worker without operations rests when it
+//! parks, or after a while. When all workers of a node rest, the node becomes idle: it ticks no
+//! more and delays no other node. A worker may leave a bound in the slot, for example when a future
+//! is dropped. Such a worker arms a deadline at which it tries to publish IDLE, again and again
+//! until that succeeds.
 //!
 //! Lines that were freed since an operation began cannot become ready before that operation ends.
 //! So an operation waits only for a bounded time for lines to become ready.

@@ -17,7 +17,7 @@ use crate::retired::Limbo;
 use crate::task_mutex::{Turn, TurnGuard};
 use crate::{Pool, PoolError, PoolSettings};
 
-/// The node has no operation. Its slot states that, or soon will.
+/// No operation begins. The slot states that the node is idle, or a later attempt writes that.
 const IDLE: u8 = 0;
 /// The slot has a bound, so workers may begin operations.
 const ACTIVE: u8 = 1;
@@ -59,7 +59,7 @@ impl Epochs {
     ///
     /// # Errors
     /// [`PoolError::NodeIdTaken`] when a compute node with this id is registered, and failures of
-    /// the fabric. A future that is dropped before its end may leave the id taken.
+    /// the fabric. A failure or a future that is dropped before its end may leave the id taken.
     pub async fn register(
         pool: &Pool,
         port: &Port,
@@ -93,7 +93,9 @@ impl Epochs {
     /// the rest of its chunks are not allocated any more.
     ///
     /// # Errors
-    /// [`PoolError::Busy`] while a worker is online, and failures of the fabric.
+    /// [`PoolError::Busy`] while a worker is online, [`PoolError::NotRegistered`] when the slot is
+    /// empty already, [`PoolError::Corrupt`] when the slot keeps changing, and failures of the
+    /// fabric.
     pub async fn unregister(&self, port: &Port) -> Result<(), PoolError> {
         let mut slot = self.slot.take().await;
         let before = self.phase.swap(LEFT, Ordering::SeqCst);
@@ -164,7 +166,8 @@ impl Epochs {
     /// Publishes a bound, marks freed lines and makes old ones ready. Runs about once in
     /// [`PoolSettings::tick_interval`], and only while the node is active. A tick is one
     /// fetch-and-add, then a compare-and-swap when the bound advances, and a read of the slots when
-    /// marked lines wait. Returns whether it did anything.
+    /// marked lines wait. Returns whether it ran: it does nothing while another task writes the
+    /// slot.
     ///
     /// # Errors
     /// Failures of the fabric; the next tick tries again.
@@ -216,9 +219,9 @@ impl Epochs {
     /// Waits until all operations have ended that were in progress on any node at the call.
     ///
     /// The call advances the cluster's epoch, and reads all slots about once in
-    /// [`PoolSettings::tick_interval`] until each slot is above that epoch. The caller's own node
-    /// must have no operation in progress. Returns `false` if an operation is still in progress at
-    /// `deadline`, for example because a node died.
+    /// [`PoolSettings::tick_interval`] until each slot is empty, IDLE or above that epoch. The
+    /// caller's own node must have no operation in progress. Returns `false` if an operation is
+    /// still in progress at `deadline`, or if a dead node's slot still has a bound.
     ///
     /// # Errors
     /// Failures of the fabric.
@@ -239,8 +242,9 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes that no operation is in progress. Returns whether the node is idle now. It is not
-    /// idle while a worker is online, and the call does nothing while another task writes the slot.
+    /// Publishes that no operation is in progress. Returns whether the node is idle or no longer
+    /// registered. It is not idle while a worker is online, and the call does nothing while another
+    /// task writes the slot.
     ///
     /// # Errors
     /// Failures of the fabric. The slot may still have a bound then; call again.
@@ -265,14 +269,15 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes a bound, so that workers may begin operations. Costs one compare-and-swap, or
-    /// nothing when the node is active. The caller must ensure that [`Epochs::set_idle`] follows
-    /// later, even if this future was dropped. [`EpochWorker::enter`](super::EpochWorker::enter)
-    /// ensures that.
+    /// Publishes a bound, so that workers may begin operations. Costs one compare-and-swap for
+    /// itself and one for each write that was abandoned before, or nothing when the node is active.
+    /// The caller must ensure that [`Epochs::set_idle`] follows later, even if this future was
+    /// dropped. [`EpochWorker::enter`](super::EpochWorker::enter) ensures that.
     ///
     /// # Errors
     /// [`PoolError::NotRegistered`] after [`Epochs::unregister`], [`PoolError::Timeout`] after
-    /// [`PoolSettings::deadline`], and failures of the fabric.
+    /// [`PoolSettings::deadline`], [`PoolError::Corrupt`] when the slot keeps changing, and
+    /// failures of the fabric.
     pub async fn set_active(&self, port: &Port, handle: &Handle) -> Result<(), PoolError> {
         let activate = async {
             let mut slot = self.slot.take().await;
@@ -341,12 +346,12 @@ impl Epochs {
         bound: Option<Epoch>,
     ) -> Result<(), PoolError> {
         // Each failure is the landing of one write that was abandoned or whose outcome was
-        // ambiguous. There are few such writes. No write is applied twice, because the sequence
+        // ambiguous. There are few such writes. No write of a bound or IDLE is applied twice,
+        // because the sequence numbers differ.
         strict_assert!(
             slot.sequence < u64::MAX - u64::from(ABANDONED_MAX),
             "the sequence numbers wrap"
         );
-        // numbers differ.
         const ABANDONED_MAX: u32 = 1000;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;

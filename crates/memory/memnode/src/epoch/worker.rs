@@ -74,13 +74,14 @@ impl Groups {
 ///
 /// An `EpochWorker` is a [`Poller`] of the worker's executor, and does what [`Epochs`] needs:
 ///
-/// - It ticks while the worker runs.
-/// - It rests the worker before the worker parks, or after
-///   [`idle_after`](crate::PoolSettings::idle_after) without an operation.
-/// - It makes the node idle when all workers have rested for that long.
+/// - It ticks while the worker is online.
+/// - When the worker has no operation, it rests the worker before the worker parks, or after
+///   [`idle_after`](crate::PoolSettings::idle_after).
+/// - It makes the node idle when this worker has had no operation for that long and no worker is
+///   online.
 ///
-/// A worker that stops sweeping without [`EpochWorker::stop`] delays the reuse of lines on all
-/// nodes.
+/// An online worker that stops sweeping without [`EpochWorker::stop`] delays the reuse of lines on
+/// all nodes.
 pub struct EpochWorker {
     epochs: Arc<Epochs>,
     port: Rc<Port>,
@@ -143,8 +144,8 @@ impl EpochWorker {
     }
 
     /// Begins an operation if the node is active. Costs two loads and a private counter when the
-    /// worker is online, and one more memory fence when it rested. Returns `None` when the node is
-    /// idle: then call [`EpochWorker::enter`].
+    /// worker is online, a store when a new group starts, and a memory fence when the worker
+    /// rested. Returns `None` when the node is not active: then call [`EpochWorker::enter`].
     #[inline]
     pub fn try_enter(self: &Rc<Self>) -> Option<EpochGuard> {
         if !self.online.get() && !self.come_online() {
@@ -170,10 +171,11 @@ impl EpochWorker {
     /// Begins an operation, after making the node active if it is idle (one verb).
     ///
     /// # Errors
-    /// As [`Epochs::set_active`].
+    /// As [`Epochs::set_active`], and [`PoolError::Timeout`] when the node became idle again and
+    /// again.
     pub async fn enter(self: &Rc<Self>, handle: &Handle) -> Result<EpochGuard, PoolError> {
-        // The node can become idle again between the two steps, but seldom: no worker makes the
-        // node idle sooner than `idle_after` after a worker rested.
+        // The node can become idle again between the two steps, but seldom: only a worker without
+        // an operation for `idle_after` makes the node idle, and only while no worker is online.
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             match self.try_enter() {
@@ -245,7 +247,7 @@ impl EpochWorker {
         true
     }
 
-    /// The error of the last tick, if it failed. The error is returned once.
+    /// The last error of a tick or of going idle, if one failed since the last call.
     pub fn take_error(&self) -> Option<PoolError> {
         self.last_error.take()
     }

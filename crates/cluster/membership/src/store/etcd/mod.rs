@@ -49,8 +49,8 @@ impl EtcdStore {
     /// [`open`](crate::open).
     ///
     /// # Errors
-    /// [`MembershipError::Endpoint`], [`MembershipError::Unreachable`],
-    /// [`MembershipError::Refused`].
+    /// [`MembershipError::Endpoint`], [`MembershipError::Name`], [`MembershipError::Thread`],
+    /// [`MembershipError::Unreachable`], [`MembershipError::Refused`], [`MembershipError::Failed`].
     pub fn open(endpoint: &str, limit: Duration) -> Result<(Self, String), MembershipError> {
         let bad = |why| MembershipError::Endpoint {
             endpoint: crate::password::without_password(endpoint),
@@ -233,8 +233,8 @@ fn call<T: Send + 'static>(
     }
 }
 
-/// Checks that a server listens at an address. Without the check the library retries without end
-/// and reports nothing.
+/// Checks that a server listens at one of the addresses. Without the check the library retries
+/// without end and reports nothing.
 async fn greet(name: &str, address: &Address, limit: Duration) -> Result<(), MembershipError> {
     let mut why = Vec::new();
     for (host, port) in &address.hosts {
@@ -300,8 +300,9 @@ fn explain(name: &str, error: Error) -> MembershipError {
         Error::GRpcStatus(status) => {
             let why = status.message().to_owned();
             let credentials = ["authentication", "auth token", "user name is empty", "permission"];
-            // The codes of gRPC: invalid argument, not found, permission denied, failed
-            // precondition, unauthenticated.
+            // The codes of gRPC: 3 invalid argument, 5 not found, 7 permission denied, 8 resource
+            // exhausted, 9 failed precondition, 11 out of range, 12 unimplemented, 16
+            // unauthenticated.
             match status.code() as i32 {
                 5 if why.contains("lease not found") => MembershipError::LeaseEnded,
                 7 | 16 => MembershipError::Refused { store, why },

@@ -1,4 +1,4 @@
-//! [`Watcher`]: watches all changes under a prefix, for all waiters of the process.
+//! [`Watcher`]: watches all changes under a prefix, for all waiters of one store.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct Watcher {
 }
 
 struct Heard {
-    /// The revision of the latest change.
+    /// The revision of the latest change that was received, or 0.
     revision: u64,
     /// Why no changes can be received.
     trouble: Option<String>,

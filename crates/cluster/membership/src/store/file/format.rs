@@ -1,5 +1,5 @@
-//! The state file: text with one line for each lease and each key. The first line has the format
-//! and the checksum.
+//! The state file: text with one line for each lease and each key. The first line has the format,
+//! and the checksum of the other lines. `leases` has the highest number of a lease so far.
 //!
 //! ```text
 //! latchwork-cluster 1 17 81234567890123 331 1c291ca3     format, revision, end of the next lease (0: none),
@@ -132,7 +132,7 @@ impl Header {
     }
 }
 
-/// Printable text without spaces; everything else as `\xNN`.
+/// The printable ASCII characters except the backslash; every other byte as `\xNN`.
 fn escaped(value: &[u8]) -> String {
     let digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
     let mut text = String::with_capacity(value.len());

@@ -28,13 +28,14 @@ const _: () = assert!(LOOKS > 0 && LOOK.as_millis() > 0, "a waiting process spin
 
 /// A store in a directory, for processes of one machine.
 ///
-/// A transaction takes the directory's lock, reads the state file and replaces the file by a new
-/// one. Leases end by the machine's clock since its boot. The next process that reads the store
-/// deletes the keys of ended leases. There is no server. A process that ends suddenly leaves only
-/// its lease.
+/// A transaction takes the directory's lock, reads the state file and replaces a changed file by a
+/// new one. Leases end by the machine's clock since its boot. The next process that reads the store
+/// deletes the keys of ended leases. There is no server. When a process ends suddenly, the system
+/// frees the lock, and the node's lease ends in time.
 ///
 /// The file is not synced to the disk. When the machine goes down, all nodes of the cluster end
-/// too. A later process finds all leases ended, or finds a file with a wrong checksum.
+/// too. A later process may find an older state, a damaged file or no file. In an older state it
+/// ends all leases. It refuses a damaged file, and begins an empty state without a file.
 pub struct FileStore {
     directory: PathBuf,
     boot: String,
@@ -226,8 +227,8 @@ impl Store for FileStore {
             }
             let Some(left) = deadline.left() else { return Ok(false) };
             if header.next_end.is_some_and(|end| end <= since_boot()) {
-                // A process has to end the lease. A store from before a boot was already read by
-                // the process that opened it.
+                // This process ends the lease. Usually the caller has read the store before this
+                // call, and that read has replaced a state from before the boot.
                 match self.change(left, |state, _| state.revision) {
                     Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),

@@ -140,9 +140,8 @@ fn find(stage: &Stage, left: &Torn, keys: &'static [(u8, Row)]) {
     });
 }
 
-/// No caller on any node gets a row that is not durable, in any way; and a row that a caller got is
+/// No caller on any node gets a row that is not durable, in any way. A row that a caller got is
 /// there after a crash.
-/// after a crash.
 #[test]
 fn a_row_that_was_reported_is_there_after_a_crash() {
     for (stage, told) in stages().flat_map(|stage| Told::ALL.map(|told| (stage.clone(), told))) {

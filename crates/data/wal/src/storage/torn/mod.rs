@@ -1,16 +1,17 @@
-//! [`Torn`]: storage in memory that knows what was synced, and loses the rest in a simulated crash.
+//! [`Torn`]: storage in memory that knows what was synced, and may lose the rest in a simulated
+//! crash.
 //!
 //! The faults that it can inject:
 //!
 //! - *Crash*, at any operation. Each sector of 512 bytes that was not synced has its old content or
 //!   the content after any later write, independently of all other sectors. A length that was not
 //!   synced is one that the file had since the sync, or a whole count of sectors between these
-//!   lengths. A sector never written holds zeros or old bytes of another
-//!   file. Each name that was not synced is there or not, independently.
+//!   lengths. A sector never written holds zeros or old bytes of another file. Each change of a
+//!   name that was not synced is done or not, independently.
 //! - *Kill*: the process ends. The system goes on, with everything that was passed to it.
-//! - *Fill up*, in the middle of a write, and *fail* any one operation. A failed sync has written
-//!   some sectors. The other sectors count as written from then on, as on Linux. So a second sync
-//!   succeeds, and the next crash loses these sectors.
+//! - *Fill up*, in the middle of a write, and *fail* any one [operation](StorageOperation). A
+//!   failed sync has written some sectors. The other sectors count as written from then on, as on
+//!   Linux. So a second sync succeeds, and the next crash loses these sectors.
 //! - *Lie*: report a sync as done without doing it. This tests the tests.
 //!
 //! All faults are drawn from seeds: the same calls have the same losses.
@@ -55,13 +56,14 @@ pub enum Lie {
     SyncDirectory,
 }
 
-/// Storage that loses unsynced data. Clones share one storage, and so do the values that
+/// Storage that may lose unsynced data. Clones share one storage, and so do the values that
 /// [`crash`](Torn::crash) and [`kill`](Torn::kill) return. After these two calls, everything opened
 /// before fails.
 #[derive(Clone, Debug)]
 pub struct Torn {
     world: Arc<Mutex<World>>,
-    /// The life of the process to which this value belongs.
+    /// The life of the process to which this value belongs: the number of crashes and kills before
+    /// it.
     life: u64,
 }
 
@@ -223,8 +225,8 @@ impl Torn {
         self.world.lock().fault = Some((operation, after));
     }
 
-    /// Turns the power off during a later operation, after `operations` others. All kinds of
-    /// operations count, except reads.
+    /// Turns the power off during a later operation, after `operations` others. The
+    /// [operations](StorageOperation) of all kinds count.
     pub fn power_off_after(&self, operations: u64) {
         let mut world = self.world.lock();
         world.off_at = world.operations + operations + 1;
@@ -235,7 +237,7 @@ impl Torn {
         self.world.lock().off = true;
     }
 
-    /// The count of changing operations so far.
+    /// The count of [operations](StorageOperation) so far.
     pub fn operations(&self) -> u64 {
         self.world.lock().operations
     }

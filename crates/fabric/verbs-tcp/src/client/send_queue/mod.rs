@@ -22,10 +22,10 @@ use super::locals::Locals;
 use crate::error::TcpError;
 use crate::peers::Peer;
 
-/// The time limits of send queues, from [`Config`](crate::Config).
+/// The time limits of send queues, from [`TcpConfig`](crate::TcpConfig).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// See [`Config::patience`](crate::Config::patience).
+    /// See [`TcpConfig::patience`](crate::TcpConfig::patience).
     pub(crate) patience: Duration,
     pub(crate) clock: Clock,
 }
@@ -198,7 +198,7 @@ impl Lane {
                 }
                 Ok(Err(error)) => self.miss(now, &error, done),
                 Err(TryRecvError::Empty) => {}
-                // The threads that connect have stopped, so no verb of this process can be sent any
+                // The threads that connect have stopped, so this process makes no connection any
                 // more.
                 Err(TryRecvError::Disconnected) => self.give_up(now, done),
             },

@@ -91,7 +91,7 @@ impl Lane {
             return Err("a reply to another batch");
         }
         if reply.expired {
-            // All earlier replies are final, and this batch took no effect. For the batches behind
+            // All earlier replies are final, and this frame took no effect. For the batches behind
             // it, it is unknown whether the agent begins them. So the connection is closed. After
             // the next connection stands, none of them takes effect any more.
             return Err("the agent had no time for a batch before its lease ended");

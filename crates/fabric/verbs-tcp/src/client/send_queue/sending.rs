@@ -25,8 +25,8 @@ impl Lane {
         let State::Up(link) = &mut self.state else { return Ok(()) };
         let sent = self.sent.len();
         if self.stamp.1 + self.times.patience / 2 < now {
-            // The agent's time is old: a batch sent now would be begun late or not at all. The pong
-            // to this ping brings the time.
+            // The agent's time is old: the batch lease would be short, and the agent might refuse a
+            // batch sent now. The pong to this ping brings the time.
             if !self.pinged {
                 put_ping(&mut link.out, self.next_seq);
                 (self.pinged, self.heard) = (true, now);

@@ -69,7 +69,8 @@ impl Lane {
     /// Handles a failed attempt to connect.
     pub(super) fn miss(&mut self, now: Time, error: &TcpError, done: &mut VecDeque<Completion>) {
         // The agent may be alive although no connection reaches it. While the agent may begin the
-        // batches of the failed connection, their outcome is not reported.
+        // batches of the failed connection, their outcome is not reported. After an error that does
+        // not pass there is no such wait.
         if error.is_passing() && !self.doomed.is_empty() && now < self.doomed_until {
             self.state = State::Again(now + AGAIN_AFTER);
             return;

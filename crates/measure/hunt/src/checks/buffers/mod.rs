@@ -12,7 +12,7 @@
 //! | a write's deadline passes, and its writer has left | that write, if it is not lost |
 //!
 //! No task sees a write that is reported as lost, and each lost write is reported once. A writer
-//! always sees its own last write.
+//! always sees the last of its own writes that is not lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ struct Issued {
 struct Writer {
     /// All writes, in the order in which they took effect.
     writes: Vec<Issued>,
-    /// The number of first writes that all readers see.
+    /// The number of writes, from the first on, that all readers see.
     visible: usize,
     left: bool,
 }
