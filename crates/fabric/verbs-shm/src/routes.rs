@@ -102,9 +102,9 @@ impl Routes {
         self.version != self.shared.changes()
     }
 
-    /// Drops the memory of memory nodes that were cut off, also of those that were replaced, and the
-    /// regions of compute nodes that were cut off. Batches that were posted for these nodes fail
-    /// from now on. The caller executes the posted batches and then calls
+    /// Drops the memory of memory nodes that were cut off, also of those that were replaced, and
+    /// the regions of compute nodes that were cut off. Batches that were posted for these nodes
+    /// fail from now on. The caller executes the posted batches and then calls
     /// [`Routes::forget_dead`].
     pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();

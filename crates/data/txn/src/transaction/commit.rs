@@ -54,7 +54,7 @@ impl<M: LineLocks> Rest<M> {
             Ok(cts) => return Ok(cts),
             Err(stopped) => *stopped,
         };
-        // Memory may also fail below an index. The caller must not run a committed transaction again.
+        // Memory may also fail below an index. A caller must not run a committed transaction again.
         match stopped.rest.as_ref().and_then(Rest::committed) {
             Some(cts) if stopped.error.memory().is_some() => Ok(cts),
             _ => Err(stopped.error),

@@ -2,13 +2,14 @@
 //!
 //! How far a log was durable is written in the log itself and in other places:
 //!
-//! | where it is written | how old it may be |
-//! | --- | --- |
-//! | the header of each log record: the synced bytes of its own file | as old as the flush batch of the record |
-//! | the header of the next segment: the records before it | never too old: a segment is whole when the next one begins |
-//! | [marks](Mark) in the logs of other nodes | as old as the last flush batch of that log |
-//! | the checkpoint | as old as the checkpoint |
-//! | the file `WITNESS` | up to twice [`LogSettings::witness`](crate::LogSettings::witness) while the process lives; not too old after a clean end |
+//! 1. The header of each log record states the synced bytes of its own file. It is as old as the
+//!    flush batch of the record.
+//! 2. The header of the next segment states the records before it. It is never too old: a segment
+//!    is whole when the next one begins.
+//! 3. [Marks](Mark) in the logs of other nodes are as old as the last flush batch of that log.
+//! 4. The checkpoint is as old as itself.
+//! 5. The file `WITNESS` is up to twice [`LogSettings::witness`](crate::LogSettings::witness) old
+//!    while the process lives, and not too old after a clean end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
