@@ -1,7 +1,6 @@
 //! [`IbvFabric`]: the nodes of this process on its RDMA devices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError
 
 use crate::config::IbvConfig;
 use crate::connection::{Caller, answer_to_bytes};
+use crate::destructions::Destructions;
 use crate::directory::{Contact, Courier, Peer, Peers};
 use crate::endpoint::IbvEndpoint;
 use crate::error::IbvOpenError;
@@ -80,6 +80,7 @@ impl IbvFabric {
             nodes: RwLock::default(),
             peers: Peers::default(),
             fences: RwLock::default(),
+            destructions: Destructions::default(),
             departed_nodes: AtomicU64::new(0),
             wakes: Mutex::default(),
             watches: Mutex::default(),
@@ -275,8 +276,7 @@ impl IbvFabric {
     /// Fences a node of another process: from now on the nodes of this process refuse it with this
     /// epoch or a lower one. True: the queue pairs at this end are destroyed, and no verb that the
     /// fenced node has posted takes effect here any more. False: that took longer than `patience`,
-    /// and goes on. A later call returns true at once, even if an earlier call's destruction still
-    /// goes on.
+    /// and goes on. A later call waits for it again.
     pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
         let shared = &self.shared;
         {
@@ -290,24 +290,22 @@ impl IbvFabric {
         let memory: Vec<_> = shared.memory.read().values().cloned().collect();
         let compute: Vec<_> = shared.nodes.read().iter().flatten().cloned().collect();
         let nodes = memory.iter().chain(&compute);
+        shared.destructions.begin(peer);
         let pairs: Vec<_> = nodes.flat_map(|node| node.take_responders(peer, epoch)).collect();
-        if pairs.is_empty() {
-            return true;
-        }
-        let (done, is_done) = channel();
         let pairs = Arc::new(Mutex::new(pairs));
-        let theirs = Arc::clone(&pairs);
+        let (theirs, destroyer) = (Arc::clone(&pairs), Arc::clone(shared));
         let destroy = move || {
             theirs.lock().clear();
-            let _ = done.send(());
+            destroyer.destructions.end(peer);
         };
-        match thread::Builder::new().name("ibv-fence".to_owned()).spawn(destroy) {
-            Ok(_) => is_done.recv_timeout(patience).is_ok(),
-            Err(_) => {
-                pairs.lock().clear();
-                true
-            }
+        let is_empty = pairs.lock().is_empty();
+        // Without a thread the caller waits for longer than its patience.
+        let thread = thread::Builder::new().name("ibv-fence".to_owned());
+        if is_empty || thread.spawn(destroy).is_err() {
+            pairs.lock().clear();
+            shared.destructions.end(peer);
         }
+        shared.destructions.wait(peer, patience)
     }
 
     /// The number of connections that end at nodes of this process.

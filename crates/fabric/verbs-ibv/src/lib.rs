@@ -76,6 +76,7 @@
 
 mod config;
 mod connection;
+mod destructions;
 mod directory;
 mod endpoint;
 mod error;

@@ -9,6 +9,7 @@ use latchwork_verbs::{RegionKey, Target};
 
 use crate::config::IbvConfig;
 use crate::connection::{Answer, Caller, Note, Offer, answer_from_bytes};
+use crate::destructions::Destructions;
 use crate::directory::{Courier, Peer, Peers, RemoteMemory};
 use crate::error::ConnectError;
 use crate::node::Node;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) peers: Peers,
     // The epoch up to which each peer is fenced. Locked inside the lock of a node's responders.
     pub(crate) fences: RwLock<BTreeMap<Peer, u64>>,
+    /// The queue pairs of fenced peers that threads destroy.
+    pub(crate) destructions: Destructions,
     pub(crate) departed_nodes: AtomicU64,
     pub(crate) wakes: Mutex<Vec<Weak<Wake>>>,
     pub(crate) watches: Mutex<Vec<Watch>>,

@@ -21,6 +21,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use latchwork_strict::strict_assert;
+
 /// The versions that a call read and wrote of one object. A call may read, write, or do both in one
 /// step. Version 0 is the initial one; later writes have greater versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,27 +179,45 @@ impl Graph {
         self.arrows[from].push((to, arrow));
     }
 
-    /// A short cycle through one of the first [`STARTS`] calls that are left, if there is any.
+    /// A short cycle, if there is any. The search tries the first [`STARTS`] calls that are left.
+    ///
+    /// 1. A call on a cycle is never peeled off, so with a cycle some calls are left.
+    /// 2. A call that is left may also stand between two cycles, and then lies on none.
+    /// 3. Each call that is left has a predecessor that is left. So the way back from any of them
+    ///    comes to a call for the second time, and that call is on a cycle.
     fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
-        let left = self.on_cycles();
-        // The calls on cycles and between cycles are left. Only a call on a cycle gives a cycle.
+        let before = self.before();
+        let left = self.peeled(&before);
         let starts = (0..self.arrows.len()).filter(|at| left[*at]).take(STARTS);
-        let cycles = starts.filter_map(|start| self.shortest_through(start, &left));
-        cycles.min_by_key(Vec::len)
+        let cycles = starts.map(|start| {
+            let through = |start| self.shortest_through(start, &left);
+            through(start).or_else(|| through(back_to_a_cycle(start, &before, &left)))
+        });
+        let shortest = cycles.flatten().min_by_key(Vec::len);
+        strict_assert!(
+            shortest.is_some() || !left.contains(&true),
+            "calls are left, and there is no cycle"
+        );
+        shortest
     }
 
-    /// Whether each call is left after two passes. The first pass removes calls without
-    /// predecessors, again and again. The second pass does the same with calls without successors.
-    fn on_cycles(&self) -> Vec<bool> {
-        let mut left = vec![true; self.arrows.len()];
+    /// The predecessors of each call.
+    fn before(&self) -> Vec<Vec<usize>> {
         let mut before = vec![Vec::new(); self.arrows.len()];
         for (from, arrows) in self.arrows.iter().enumerate() {
             arrows.iter().for_each(|(to, _)| before[*to].push(from));
         }
+        before
+    }
+
+    /// Whether each call is left after two passes. The first pass removes calls without
+    /// predecessors, again and again. The second pass does the same with calls without successors.
+    fn peeled(&self, before: &[Vec<usize>]) -> Vec<bool> {
+        let mut left = vec![true; self.arrows.len()];
         let after: Vec<Vec<usize>> =
             self.arrows.iter().map(|to| to.iter().map(|(to, _)| *to).collect()).collect();
-        peel(&mut left, &before, &after);
-        peel(&mut left, &after, &before);
+        peel(&mut left, before, &after);
+        peel(&mut left, &after, before);
         left
     }
 
@@ -228,6 +248,17 @@ impl Graph {
 
 /// Number of calls from which the search for a short cycle starts.
 const STARTS: usize = 32;
+
+/// A call on a cycle, on the way back from `start` over calls that are left.
+fn back_to_a_cycle(start: usize, before: &[Vec<usize>], left: &[bool]) -> usize {
+    let mut seen = vec![false; left.len()];
+    let mut at = start;
+    while !std::mem::replace(&mut seen[at], true) {
+        let previous = before[at].iter().find(|at| left[**at]);
+        at = *previous.expect("each call that is left has a predecessor that is left");
+    }
+    at
+}
 
 /// Removes, again and again, the calls that have no remaining call in `before`.
 fn peel(left: &mut [bool], before: &[Vec<usize>], after: &[Vec<usize>]) {
@@ -309,6 +340,23 @@ mod tests {
         }
         let seen = vec![write(1, 'x', 1), read(1, 'y', 0), write(2, 'y', 1), read(2, 'x', 1)];
         assert_eq!(check_sequential(&seen), Ok(()));
+    }
+
+    /// Bug: a history with two cycles was accepted. Mechanism: the search began only at calls
+    /// between the two, which lie on no cycle. Fix: it goes back from them to a cycle.
+    #[test]
+    fn cycles_on_both_sides_of_a_long_process_are_found() {
+        // Process 9 reads from the first cycle and is read by the second one.
+        let mut history: Calls = vec![read(9, 'x', 1)];
+        history.extend((1..=3 * STARTS as u64).map(|version| write(9, 'z', version)));
+        for (process, objects, reads) in [(1, ['x', 'y'], None), (3, ['u', 'v'], Some('z'))] {
+            let [one, other] = objects;
+            history.extend(reads.map(|object| read(process, object, 3 * STARTS as u64)));
+            history.extend([write(process, one, 1), read(process, other, 0)]);
+            history.extend([write(process + 1, other, 1), read(process + 1, one, 0)]);
+        }
+        let violation = check_sequential(&history).unwrap_err();
+        assert_eq!(violation.calls().len(), 4, "{violation}");
     }
 
     #[test]
