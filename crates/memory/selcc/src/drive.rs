@@ -304,7 +304,6 @@ impl Selcc {
     /// withdrawn. After the answers of the other nodes, the line is in its earlier state: a copy
     /// that could not be upgraded is read and evicted as before. If the bit of a waiting reader
     /// stays in the word, the record must remember that bit. So in this case the line fails.
-    /// remember that bit.
     pub(crate) fn cannot_ask(&self, site: &mut LatchSite<'_>, unasked: NodeSet, error: VerbError) {
         strict_assert!(
             error.is_unsent(),

@@ -327,9 +327,12 @@ impl World {
         let leaving = RefCell::new(leaving);
         let all_gone = || {
             // A worker that has left serves other nodes until it has nothing in flight. No other
-            // worker could take its completions.
+            // worker could take its completions. A future of the worker takes the result of its
+            // batch in the sweep after the completion.
             leaving.borrow_mut().retain(|(task, (_, member))| {
-                let gone = task.is_finished() && member.memory.port().in_flight() == 0;
+                let port = member.memory.port();
+                let open = if lost { port.in_flight() } else { port.operations() };
+                let gone = task.is_finished() && open == 0;
                 if let (true, Err((check, text))) = (gone && !lost, leaks::check_worker(member)) {
                     self.observer.fail(check, text);
                 }
@@ -339,6 +342,11 @@ impl World {
         };
         if self.go_on(Time::MAX, &all_gone)? {
             return Ok(());
+        }
+        for (task, (_, member)) in leaving.borrow().iter() {
+            if let (true, Err((check, text))) = (task.is_finished(), leaks::check_worker(member)) {
+                self.failed(check, text)?;
+            }
         }
         self.failed(WorldCheck::Starvation, "workers do not leave, and nothing happens".to_owned())
     }

@@ -214,16 +214,18 @@ impl Line {
         }
     }
 
-    /// Begins a hold-off after a release for other nodes.
+    /// Begins a hold-off after a release for other nodes: by an eviction, or because the rules have
+    /// no [`Rules::forwarding`].
     ///
     /// The requesters learn of the release by message, but this node knows of it first. Without a
-    /// hold-off, this node would most likely reach the word before the requesters each time. Two
-    /// cases cause no hold-off: rules with [`Rules::forwarding`], and requesters without an earlier
-    /// refusal, which are most likely refused seldom.
+    /// hold-off, this node would most likely reach the word before the requesters each time. A node
+    /// with few frames evicts the line after each access, so no hand-over would ever serve the
+    /// requesters. Requesters without an earlier refusal cause no hold-off: they are most likely
+    /// refused seldom.
     pub(super) fn hold_off_after_release(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         strict_assert_eq!(self.hold, Hold::Nothing);
-        let Some(asked) = highest.filter(|_| !rules.forwarding) else { return };
+        let Some(asked) = highest else { return };
         // Without aging, requests carry no priority. So the hold-off is the longest one.
         let priority = if rules.aging { asked } else { rules.priority_max };
         if priority > 0 {

@@ -307,6 +307,30 @@ fn an_upgrade_waits_for_those_that_come_before_it() {
     assert_eq!(actions, [Action::HoldOff { priority: 1 }, Action::Post(WordOp::ReleaseShared)]);
 }
 
+/// An owner evicts the line, and its own code wants the line again before the release is complete.
+/// Bug: the owner acquired the word at once, each time before the nodes that it had just answered.
+/// Fix: it holds off where one of these nodes was refused before.
+#[test]
+fn an_owner_that_evicts_holds_off_for_nodes_that_were_refused() {
+    let released = |priority| {
+        let mut machine = Machine::holding(Hold::Exclusive);
+        assert_eq!(machine.take(Event::Evict), [Action::Post(WordOp::ReleaseExclusive)]);
+        machine.take(Event::Want(Want::Exclusive));
+        let waits = InvalidationRequest { priority, ..request(2, RequestKind::Write) };
+        assert_eq!(machine.takes_request(waits), [answer(2, Answer::Queued)]);
+        let actions = machine.take(completed(WordOp::ReleaseExclusive, held_by(ME)));
+        (machine, actions)
+    };
+    let (_, actions) = released(0);
+    let acquire = Action::Post(WordOp::AcquireExclusive);
+    assert_eq!(actions, [answer(2, Answer::Released), acquire.clone()]);
+    let (mut machine, actions) = released(3);
+    let hold_off = Action::ReleaseHoldOff { priority: 3 };
+    assert_eq!(actions, [hold_off, answer(2, Answer::Released)]);
+    assert_eq!(machine.take(Event::Want(Want::Exclusive)), [], "the hold-off is not over");
+    assert_eq!(machine.take(Event::Retry), [acquire]);
+}
+
 #[test]
 fn a_want_that_is_met_already_requests_nothing() {
     for (hold, want) in [
