@@ -67,7 +67,8 @@
 //! `Cluster::simulated(config, SimConfig::default())` runs the same program in virtual time, where
 //! one seed decides everything that a network leaves open. `Cluster::join` (feature `processes`)
 //! makes this process one node of a cluster of processes. The rest of the program stays the same,
-//! with one exception: a database of several processes has no log.
+//! with two exceptions: a database of several processes has no log, and `run` covers the workers of
+//! its own process only.
 //!
 //! # The crates
 //!
@@ -79,9 +80,9 @@
 //!   report         latencies, result documents: knows no workload
 //!   history        what transactions and calls did: recorded, and judged; knows no store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
-//!   cluster        clusters in one process, of threads or simulated; with `tcp`, of many processes
+//!   cluster        clusters in one process, of threads, or simulated; `processes`: of many
 //!   database       a database on a cluster: logs, recovery and tables behind one call
-//!   membership     with `tcp`: who is in a cluster of processes, in a directory or etcd
+//!   membership     with `processes`: who is in a cluster of processes, in a directory or etcd
 //!   partition      two-phase commit over rows that are dealt out to nodes
 //!   txn            tables with schemas and indexes, serializable transactions
 //!   blink          B-link tree
@@ -93,7 +94,7 @@
 //!   cache          frames of a compute node
 //!   memnode        the memory pool: chunks, lines, epochs, named objects
 //!   latch          the latch word, and the ownership protocol as a pure state machine
-//!   fabric         one enum over verbs_shm, verbs_sim, verbs_ibv and, with `tcp`, verbs_tcp; ports
+//!   fabric         one enum over verbs_shm, verbs_sim, verbs_ibv, verbs_tcp (`processes`); ports
 //!   verbs          what every fabric promises
 //!   runtime        polling executor, in real and in virtual time
 //!   simulation     the kernel of a deterministic world

@@ -271,6 +271,9 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         match message {
+            // No node of the discipline sends a request back to its requester. Without R2 the word
+            // can name the reader itself as the holder, and the model shows what follows.
+            LatchMessage::Request(request) if rules.registered_wait && request.from == self.me => {}
             LatchMessage::Request(request) => self.asked(rules, request, copy, out),
             LatchMessage::Answer { answer: Answer::Queued, .. } => {}
             LatchMessage::Answer { asked, seq, answer } => {
@@ -282,7 +285,11 @@ impl Line {
                 self.answered(rules, asked, seq, refused, copy, out);
             }
             LatchMessage::Grant { asked, seq, mode, travelling } => {
-                debug_assert_eq!(seq, self.seq, "a grant that nobody asked for");
+                // A grant for no open request is a peer's late or forged message. Like any other such
+                // answer it changes nothing: a line without an open request need not have a frame.
+                if self.hold != Hold::Nothing || !self.has_asked(asked, seq) {
+                    return;
+                }
                 self.registered = false;
                 self.unsettled = rules.settle && !self.settled_early;
                 self.settled_early = false;
@@ -313,6 +320,11 @@ impl Line {
         }
     }
 
+    /// Whether request `seq` of this node to `asked` is open.
+    pub(super) fn has_asked(&self, asked: ComputeNodeId, seq: Seq) -> bool {
+        seq == self.seq && self.is_asking(asked)
+    }
+
     /// Handles the final answer of one of the asked nodes.
     pub(super) fn answered(
         &mut self,
@@ -324,7 +336,7 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         let Phase::Asking { open, pledged, refused: before } = self.phase else { return };
-        if seq != self.seq || !open.contains(asked) {
+        if !self.has_asked(asked, seq) {
             return;
         }
         let open = open.without(asked);
@@ -391,5 +403,85 @@ impl Line {
             self.remembered.len() <= REMEMBERED_MAX,
             "the queue of requests is longer than its bound"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, QueuedRequests};
+
+    /// A node without a frame for the line: the engine panics at each use of the copy.
+    struct NoFrame;
+
+    fn unusable() -> ! {
+        panic!("the line has no frame")
+    }
+
+    impl LocalCopy for NoFrame {
+        fn publish(&mut self, _: Hold) {
+            unusable()
+        }
+        fn promote(&mut self) {
+            unusable()
+        }
+        fn try_suspend(&mut self) -> bool {
+            unusable()
+        }
+        fn restore(&mut self) {
+            unusable()
+        }
+        fn lose(&mut self) {
+            unusable()
+        }
+        fn try_invalidate(&mut self) -> bool {
+            unusable()
+        }
+        fn try_demote(&mut self) -> bool {
+            unusable()
+        }
+    }
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    fn grant(seq: u16, mode: GrantMode) -> Event {
+        let (asked, seq, travelling) = (node(2), Seq(seq), QueuedRequests::new());
+        Event::Received(LatchMessage::Grant { asked, seq, mode, travelling })
+    }
+
+    /// A peer's grant for no open request panicked. The machine took the line, for which no frame
+    /// was set aside. Fix: the machine ignores the grant, as it ignores other such answers.
+    #[test]
+    fn a_grant_for_no_open_request_changes_nothing() {
+        let (rules, mut out) = (Rules::DISCIPLINE, Vec::new());
+        let mut line = Line::at_rest(node(1), Hold::Nothing, Seq(0));
+        for (seq, mode) in
+            [(0, GrantMode::Shared), (0, GrantMode::Exclusive), (7, GrantMode::Exclusive)]
+        {
+            line.step(&rules, grant(seq, mode), &mut NoFrame, &mut out);
+            assert_eq!((line.is_at_rest(), line.hold(), out.len()), (true, Hold::Nothing, 0));
+        }
+        line.step(&rules, Event::Want(Want::Exclusive), &mut NoFrame, &mut out);
+        let (op, old) = (WordOp::AcquireExclusive, LatchWord::exclusively(node(3)));
+        line.step(&rules, Event::Completed { op, old }, &mut NoFrame, &mut out);
+        let before = line.clone();
+        // The open request went to node 3.
+        line.step(&rules, grant(1, GrantMode::Exclusive), &mut NoFrame, &mut out);
+        assert_eq!(line, before);
+    }
+
+    /// A request that names its receiver as the requester made the receiver forward the line to
+    /// itself. No check compared the two. Fix: the machine ignores the request.
+    #[test]
+    fn a_request_in_the_name_of_its_receiver_changes_nothing() {
+        let mut line = Line::at_rest(node(1), Hold::Exclusive, Seq(0));
+        let (kind, priority, buffer) = (RequestKind::Write, 0, 0);
+        let (from, asked, seq) = (node(1), node(1), Seq(1));
+        let request = InvalidationRequest { from, asked, kind, seq, priority, buffer };
+        let (event, mut out) = (Event::Received(LatchMessage::Request(request)), Vec::new());
+        line.step(&Rules::DISCIPLINE, event, &mut NoFrame, &mut out);
+        assert_eq!((line.is_at_rest(), out.len()), (true, 0));
     }
 }

@@ -169,9 +169,8 @@ impl Line {
         copy: &mut impl LocalCopy,
         out: &mut Vec<Action>,
     ) {
-        if let Phase::Asking { open, pledged, .. } = &mut self.phase
-            && seq == self.seq
-            && open.contains(asked)
+        if self.has_asked(asked, seq)
+            && let Phase::Asking { pledged, .. } = &mut self.phase
         {
             *pledged = pledged.with(by);
             strict_assert!(!pledged.contains(self.me), "a node pledges to itself");
