@@ -285,8 +285,9 @@ impl Line {
                 self.answered(rules, asked, seq, refused, copy, out);
             }
             LatchMessage::Grant { asked, seq, mode, travelling } => {
-                // A grant for no open request is a peer's late or forged message. Like any other such
-                // answer it changes nothing: a line without an open request need not have a frame.
+                // A grant for no open request is a peer's late or forged message. Like any other
+                // such answer it changes nothing: without an open request, a line need not have a
+                // frame.
                 if self.hold != Hold::Nothing || !self.has_asked(asked, seq) {
                     return;
                 }
