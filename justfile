@@ -17,6 +17,10 @@ tpcc *ARGS:
 microbench *ARGS:
     cargo run --release --bin microbench -- "$@"
 
+# Places and boxes of CSV files in an R-tree: `just spatial query nearest 8.55,47.45 --data FILE --great-circle`.
+spatial *ARGS:
+    cargo run --release --bin spatial -- "$@"
+
 # A cluster of processes, and a program on it: `just cluster --memory-nodes 2 --fabric tcp ycsb -- check -w a -p recordcount=100000`.
 cluster *ARGS:
     scripts/cluster/run.sh "$@"
@@ -128,6 +132,10 @@ reproduce *ARGS:
 # This project's tree beside structures of other crates; fills docs/evidence/comparison.md. `just compare --keys 10M`.
 compare *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/evidence/comparison.md --plot docs/evidence/comparison/plot.svg --json target/compare/comparison.json "$@"
+
+# The R-tree beside R-trees of other crates; fills docs/evidence/comparison-spatial.md. `just compare-spatial --boxes 100k`.
+compare-spatial *ARGS:
+    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- spatial --markdown docs/evidence/comparison-spatial.md --plot docs/evidence/comparison-spatial/plot.svg --json target/compare/comparison-spatial.json "$@"
 
 # The book's pictures and the generated parts of its reference, after a change of their sources.
 book:

@@ -5,7 +5,8 @@
 # - every relative link (README included) leads to a file and, where it names one, to a heading;
 # - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists;
 # - every picture is what its text says (scripts/draw.sh), and stands in a page;
-# - the generated parts of the reference are what the sources say (scripts/reference.sh).
+# - the generated parts of the reference are what the sources say (scripts/reference.sh), and so are
+#   the counted lines of the R-tree (scripts/coherence-lines.sh).
 # Prints each fault; exit status 1 when there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,6 +74,7 @@ done < <(grep -rnoIE --exclude-dir={target,.git,book} --exclude=glossary.md \
 
 scripts/draw.sh --check || fault "pictures are not what their texts say"
 scripts/reference.sh --check || fault "the reference is not what the sources say"
+scripts/coherence-lines.sh --check || fault "the R-tree's lines have changed"
 for picture in "$book"/pictures/*.svg; do
     grep -qF "pictures/${picture##*/})" $pages || fault "$picture stands in no page"
     [ -f "${picture%.svg}.txt" ] || fault "$picture has no text"

@@ -87,9 +87,14 @@ flags() {
         printed "$program" --help
         printed "$program" --help-settings
     done
-    for program in sim cluster histories; do
+    for program in spatial sim cluster histories; do
         printf '## `%s`\n\n' "$program"
-        printed "$program" --help
+        if [ "$program" = spatial ]; then
+            # The help of each command has all flags.
+            printed "$program" --help-settings
+        else
+            printed "$program" --help
+        fi
         for command in $("$programs/$program" --help |
             awk '/^Commands:/ { inside = 1; next } /^$/ { inside = 0 } inside && /^  [a-z]/ { print $1 }'); do
             [ "$command" = help ] || printed "$program" "$command" --help

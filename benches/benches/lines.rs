@@ -12,8 +12,8 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use latchwork_verbs::GlobalAddr;
 
-/// The time of `iters` times `access` to the lines `lines`, which are all cached. If there are
-/// several, each is drawn at random.
+/// The time of `iters` calls of `access` on `lines`, which are all cached. If there are several
+/// lines, each call draws one at random.
 fn hits(
     cluster: &Embedded,
     lines: &[GlobalAddr],
@@ -59,7 +59,7 @@ fn cached(c: &mut Criterion) {
 }
 
 fn missed(c: &mut Criterion) {
-    // All lines fit the processor's cache, so the benchmark measures the code path and not the
+    // All lines fit into the processor's cache. So the benchmark measures the code path and not the
     // memory.
     let ring = Ring::new(256, 8 * 256);
     let mut group = c.benchmark_group("miss");

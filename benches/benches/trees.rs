@@ -12,13 +12,13 @@ use latchwork_blink::{Tree, TreeConfig};
 use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_verbs::GlobalAddr;
 
-/// A tree whose keys were inserted one by one in random order, 8 bytes each.
+/// A tree with keys and values of these sizes; the keys were inserted one by one in random order.
 struct Loaded {
     cluster: Embedded,
     root: GlobalAddr,
     keys: u64,
     value: Vec<u8>,
-    // The first number of the keys that are not in the tree.
+    // The first number without a key in the tree.
     fresh: Cell<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Loaded {
         Loaded { cluster, root, keys, value, fresh: Cell::new(keys) }
     }
 
-    /// The time of `iters` operations.
+    /// The time of the operations in `body`.
     fn time(&self, body: impl AsyncFn(Opened) -> Duration + Sync) -> Duration {
         let (root, keys) = (self.root, self.keys);
         on_first(&self.cluster, async |member| {
@@ -102,7 +102,7 @@ fn insert(loaded: &Loaded, iters: u64) -> Duration {
             tree.insert(&key(i), value).await.expect("a new key");
         }
         let time = member.handle.now() - start;
-        // So the next sample has a tree with the same number of keys.
+        // The keys are removed again, so that each sample has a tree with the same number of keys.
         for i in fresh..fresh + iters {
             assert!(tree.remove(&key(i)).await.expect("a tree"), "just inserted");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use latchwork_benches::worlds::{BenchWorld, Shape};
 
-/// The time of `iters` verbs: a number of operations with about that many verbs.
+/// The time of `iters` verbs, scaled from a run with about that number of verbs.
 fn verbs(world: &BenchWorld, iters: u64) -> Duration {
     let figures = world.run(1 + iters / 64);
     figures.real_time.mul_f64(iters as f64 / figures.verbs.max(1) as f64)

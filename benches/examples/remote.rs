@@ -5,14 +5,14 @@
 //! cargo run --release -p latchwork-benches --example remote -- turns --time 5
 //! ```
 //!
-//! Two compute nodes have one worker each, on two cores, both polling.
+//! Two compute nodes have one worker each, on two cores. Both workers poll.
 //!
-//! - `limits` are two bare threads: a cache line that moves back and forth, and copies of a line
-//!   that the other core has changed.
-//! - `turns` are accesses in turn, timed on the node that waits for the line. So the signal of the
-//!   turn is not part of the time.
-//! - `misses` evict a line in the same step.
-//! - `popular` is the common work of both nodes on lines of YCSB's popularity.
+//! - `limits` measures two bare threads: a cache line that moves back and forth, and copies of a
+//!   line that the other core has changed.
+//! - `turns` measures accesses in turn. The node that waits for the line takes the time. So the
+//!   time does not include the signal of the turn.
+//! - `misses` measures misses that also evict a line.
+//! - `popular` measures both nodes at work on lines with YCSB's popularity.
 
 use std::hint::{black_box, spin_loop};
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn main() {
     }
 }
 
-/// As many samples as `time` permits, after one warm-up sample.
+/// Takes samples for the given time, and at least three, after one warm-up sample.
 fn sample(what: &str, time: Duration, mut one: impl FnMut() -> f64) {
     let clock = Clock::start();
     let mut nanos = Vec::new();
@@ -88,11 +88,12 @@ fn sample(what: &str, time: Duration, mut one: impl FnMut() -> f64) {
     println!("{what:<44} {:>9.1} {least:>9.1} {most:>9.1}", nanos[nanos.len() / 2]);
 }
 
-// ---- what memory takes ---------------------------------------------------------------------------------
+// ---- the cost of memory itself
+// --------------------------------------------------------------------
 
-/// `ROUNDS` times `mine` by this thread, then `theirs` by another, then `mine` again. Both threads
-/// spin for their turn. Returns the time that this thread spent in `mine` alone, without the turn's
-/// signal.
+/// Repeats `ROUNDS` times: `mine` by this thread, then `theirs` by another thread. Both threads
+/// spin for their turn. Returns the mean time that this thread spent in `mine`, without the signal
+/// of the turn.
 fn in_turn(mine: impl Fn(), theirs: impl Fn() + Sync) -> f64 {
     let turn = &AtomicU64::new(0);
     let wait = |until: u64| {
@@ -121,7 +122,7 @@ fn in_turn(mine: impl Fn(), theirs: impl Fn() + Sync) -> f64 {
     })
 }
 
-/// A word that two threads increment in turn: nanoseconds until it is back.
+/// The mean nanoseconds of a round trip of a word that two threads increment in turn.
 fn round_trip() -> f64 {
     let word = &AtomicU64::new(0);
     let bounce = |first: u64, rounds: u64| {
@@ -135,7 +136,7 @@ fn round_trip() -> f64 {
     let rounds = 10 * ROUNDS;
     std::thread::scope(|scope| {
         scope.spawn(|| bounce(1, rounds));
-        // The first round waits for the thread to start.
+        // The first round waits until the other thread has started.
         bounce(0, 1);
         while word.load(Ordering::Acquire) != 2 {
             spin_loop();
@@ -157,7 +158,7 @@ fn limits(time: Duration) {
         (Region::zeroed(LINE).expect("memory"), Region::zeroed(LINE).expect("memory"));
     let copy = |from: Words<'_>, to: Words<'_>| {
         to.copy_from(from);
-        // Until then the stores may still be in flight.
+        // Without the fence the stores of the copy might still be in flight.
         fence(Ordering::SeqCst);
     };
     let dirty = |words: Words<'_>| (0..LINE / 64).for_each(|i| words.set_u64(i * 64, 1));
@@ -183,8 +184,9 @@ fn limits(time: Duration) {
 
 // ---- two nodes -----------------------------------------------------------------------------------------
 
-/// `ROUNDS` times an access by the first node, then one by the second. Returns the mean time that
-/// each node spent on its own accesses. A waiting node polls, and so serves the other node.
+/// Repeats `ROUNDS` times: an access by the first node, then one by the second. Returns the mean
+/// time that each node spent on an access of its own, in nanoseconds. A waiting node polls, and so
+/// serves the other node.
 fn by_turns(cluster: &Embedded, line: GlobalAddr, second_writes: bool) -> [f64; 2] {
     let turn = &AtomicU64::new(0);
     let times = cluster.run(async |member| {
@@ -222,8 +224,8 @@ async fn write(member: &Member, line: GlobalAddr) {
     change.await.expect("obtained");
 }
 
-/// Returns 1, but found as a search in a page finds its entry: each step depends on the previous
-/// step.
+/// Returns 1. The function finds the number as a search in a page finds an entry: each step depends
+/// on the previous step.
 fn search(words: Words<'_>) -> u64 {
     let (mut low, mut high) = (0, words.len());
     for _ in 0..6 {
@@ -302,7 +304,7 @@ fn misses(time: Duration, count: usize) {
     }
 }
 
-/// Half of the accesses write. Returns nanoseconds per access of both nodes together.
+/// Half of the accesses are writes. Returns the nanoseconds per access of both nodes together.
 fn popular(time: Duration, inflight: usize) {
     let config = ClusterConfig { inflight, ..ClusterConfig::default() };
     let cluster = cluster(config);

@@ -1,11 +1,11 @@
-//! What a replacement policy is worth and what it costs: the share of accesses that hit, and the
-//! time of a hit, by policy, distribution and size of the cache. A cache alone, without a protocol:
-//! what is not there is published at once, and victims leave in batches, as a node chooses them.
-//!
+//! The benefit and the cost of a replacement policy: the share of accesses that hit, and the time
+//! of a hit, by policy, distribution and size of the cache. The cache runs alone, without a
+//! protocol. A line that is not cached is published at once, and victims leave in batches, as a
+//! node chooses them.
 //!   cargo run --release -p latchwork-benches --example replacement
 //!   cargo run --release -p latchwork-benches --example replacement -- --samples 2,4,8,16
 //!
-//! The hit ratios are the same on every machine; the times are of this one, all from one run.
+//! The hit ratios are the same on every machine. The times are from this machine, all in one run.
 
 use clap::Parser;
 use latchwork_cache::{Cache, Ownership, ReplacementPolicy};
@@ -35,7 +35,7 @@ struct Flags {
     batch: usize,
 }
 
-/// How lines are chosen.
+/// The distribution from which lines are drawn.
 enum Draw {
     Uniform(Uniform),
     Zipfian(Zipfian),
@@ -47,7 +47,7 @@ impl Draw {
             Draw::Uniform(uniform) => uniform.draw(random),
             Draw::Zipfian(zipfian) => zipfian.draw(random),
         };
-        // Hot lines are anywhere, so the frames of the first lines have no meaning.
+        // Hot lines are spread over all addresses, so the first frames are not special.
         let k = rank * 1_000_003 % lines;
         GlobalAddr::new(MemoryNodeId(0), (1 << 20) + k * LINE as u64)
     }
@@ -87,7 +87,7 @@ fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize)
     let there: Vec<_> = cache.lines().map(|(line, _)| line).collect();
     let picks: Vec<_> =
         (0..1 << 16).map(|_| there[random.below(there.len() as u64) as usize]).collect();
-    // The fastest of many rounds counts, because other work disturbed the slower ones.
+    // The fastest of many rounds counts, because other work disturbed the slower rounds.
     let clock = Clock::start();
     let round = || {
         let start = clock.now();

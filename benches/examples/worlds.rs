@@ -1,5 +1,5 @@
 //! One long run of a simulated world: verbs, events and operations per second of real time, and the
-//! most memory that it took.
+//! highest memory use.
 //!
 //! ```text
 //! cargo run --release -p latchwork-benches --example worlds -- lines

@@ -12,7 +12,7 @@ use crate::on_first;
 /// Bytes of a line.
 pub const LINE: usize = 2048;
 
-/// Reads 8 bytes.
+/// Reads 8 bytes of a cached line.
 ///
 /// # Panics
 /// When the line is not cached.
@@ -35,7 +35,7 @@ pub fn copy_read(member: &Member, line: GlobalAddr) -> u64 {
     u64::from(seen.validate())
 }
 
-/// Writes 8 bytes.
+/// Writes 8 bytes of a line.
 ///
 /// # Panics
 /// When the node does not own the line exclusively.
@@ -82,8 +82,8 @@ fn lock(member: &Member, addr: GlobalAddr, mode: AccessMode) -> u64 {
     1
 }
 
-/// Reads each of `lines` and upgrades the line. Returns the number of upgrades that kept the copy,
-/// and the time of all of them. A line that is still owned exclusively is left out.
+/// Reads each of `lines` and then upgrades it. Returns the number of upgrades that kept the copy,
+/// and the time of all upgrades. A line that is still owned exclusively is skipped.
 ///
 /// # Panics
 /// When an access fails.
@@ -95,7 +95,7 @@ pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration)
             let ticket = memory.ensure(Need { addr, mode: AccessMode::Shared }).await;
             let seen = memory.try_read(addr).expect("reserved").version();
             if memory.try_write(addr).is_ok() {
-                // The line was not evicted since the last cycle.
+                // The line was not evicted since the last cycle, so it needs no upgrade.
                 continue;
             }
             let start = member.handle.now();

@@ -1,20 +1,20 @@
-//! The common parts of the benchmarks: clusters that live through all samples, lines, keys.
+//! The common parts of the benchmarks: clusters that serve all samples, lines, keys.
 //!
 //! ```text
 //!   benches/words   latch words, and atomics and READs as verbs    no cluster
 //!   benches/lines   one line, one node: hits, misses, upgrades     ┐
-//!   benches/nodes   one line, two nodes: each takes it in turn     ├ Embedded, shared memory
+//!   benches/nodes   one line, two nodes take it in turn            ├ Embedded, shared memory
 //!   benches/trees   B-link tree, all cached                        ┘
-//!   examples/remote two nodes beside what memory itself takes      Embedded, shared memory
-//!   benches/worlds  worlds under load, and the example of that name  Simulated, virtual time
+//!   examples/remote two nodes, beside the cost of memory itself    Embedded, shared memory
+//!   benches/worlds  worlds under load; also an example             Simulated, virtual time
 //! ```
 //!
-//! Criterion requests the time of a number of iterations. Each answer is one [`on_first`] or one
-//! [`Embedded::run`]: threads start, work, read the cluster's clock before and after, and end. The
-//! caches keep their contents, so only the first sample is cold.
+//! Criterion asks for the time of a number of iterations. Each answer is one [`on_first`] or one
+//! [`Embedded::run`]: threads start, work, read the cluster's clock before and after the work, and
+//! end. The caches keep their contents between samples, so only the first sample is cold.
 //!
-//! `cargo bench -p latchwork-benches` runs all of them, `-- --quick` in a tenth of the time, and
-//! `--bench lines -- miss` those of one file whose name contains a word.
+//! `cargo bench -p latchwork-benches` runs all benchmarks. `-- --quick` takes a tenth of the time.
+//! `--bench lines -- miss` runs the benchmarks of one file whose names contain a word.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-/// Tells which flags of the command line have another name now. They work for one more version.
+/// Prints which flags of the command line have a new name. The old names work for one more version.
 pub fn tell_old_flags(renamed: &[(&str, &str)]) {
     for (old, new) in renamed {
         let is_old = |word: String| {
@@ -45,7 +45,7 @@ pub fn tell_old_flags(renamed: &[(&str, &str)]) {
     }
 }
 
-/// How criterion measures: 20 samples that take so many seconds together.
+/// The settings of criterion: 20 samples, which together take this number of seconds.
 pub fn samples(seconds: u64) -> Criterion {
     Criterion::default()
         .sample_size(20)
@@ -61,10 +61,10 @@ pub fn cluster(config: ClusterConfig) -> Embedded {
     Embedded::start(config).expect("a machine with enough memory for the benchmark")
 }
 
-/// Runs `body` on the worker of the first compute node. The other nodes are alive, and idle.
+/// Runs `body` on the worker of the first compute node. The other nodes run, and are idle.
 ///
 /// # Panics
-/// When `body` does.
+/// When `body` panics.
 pub fn on_first<T, F, Fut>(cluster: &Embedded, body: F) -> T
 where
     T: Send,
@@ -108,7 +108,7 @@ pub fn lines(cluster: &Embedded, count: usize) -> Vec<GlobalAddr> {
     })
 }
 
-/// The `i`-th key: all differ, and they are spread like random numbers (the finaliser of
+/// The `i`-th key. All keys differ, and are spread like random numbers (the finaliser of
 /// splitmix64, which is a bijection).
 #[inline]
 pub fn key(i: u64) -> [u8; 8] {
@@ -118,7 +118,7 @@ pub fn key(i: u64) -> [u8; 8] {
     (x ^ x >> 31).to_be_bytes()
 }
 
-/// Draws from 0 to `n - 1`, cheap enough for use inside a measurement.
+/// Random numbers from 0 to `n - 1`. A draw is cheap enough for use inside a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     state: u64,

@@ -1,5 +1,5 @@
-//! Lines that are not cached when their turn comes: misses with the eviction for their frames, and
-//! upgrades.
+//! Lines that have left the cache before their next turn: misses with the eviction for their
+//! frames, and upgrades.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use latchwork_verbs::GlobalAddr;
 use crate::access::{LINE, touch_read, upgrade_each};
 use crate::{Draws, cluster, lines, on_first};
 
-/// Few frames, and so many lines that a line has left the cache long before its next turn.
+/// A cache with few frames, and so many lines that each line leaves the cache before its next turn.
 pub struct Ring {
     cluster: Embedded,
     lines: Vec<GlobalAddr>,
@@ -44,15 +44,15 @@ impl Ring {
         self
     }
 
-    /// The next `iters` lines, in as many cycles as needed.
+    /// The addresses of the next `iters` lines. The ring is repeated as often as needed.
     fn take(&self, iters: u64) -> Vec<GlobalAddr> {
         let (start, len) = (self.next.get(), self.lines.len());
         self.next.set((start + iters as usize) % len);
         (0..iters as usize).map(|i| self.lines[(start + i) % len]).collect()
     }
 
-    /// The time of `iters` misses. Each exclusive miss leaves `dirty` dirty bytes behind. The few
-    /// lines that a random replacement spared are not counted.
+    /// The time of `iters` misses, together. Each exclusive miss leaves `dirty` dirty bytes behind.
+    /// A line that the random replacement kept in the cache is no miss, and is not counted.
     ///
     /// # Panics
     /// When an access fails.
@@ -77,7 +77,7 @@ impl Ring {
         time.mul_f64(iters as f64 / missed.max(1) as f64)
     }
 
-    /// The time of `iters` upgrades of lines that were just read.
+    /// The time of `iters` upgrades, together, of lines that were just read.
     ///
     /// # Panics
     /// When an access fails.

@@ -7,8 +7,9 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// `rounds` times an access by the first node, then one by the second. Returns the time that each
-/// node spent on its own accesses. A waiting node polls, and so serves the other node.
+/// Repeats `rounds` times: an access by the first node, then one by the second. Returns the time
+/// that each node spent on its own accesses, in total. A waiting node polls, and so serves the
+/// other node.
 ///
 /// # Panics
 /// When an access fails, or returns a stale or torn copy.

@@ -1,5 +1,5 @@
-//! Simulated worlds under load: the verbs that one second of real time simulates, and the memory
-//! that they take.
+//! Simulated worlds under load: how many verbs one second of real time simulates, and how much
+//! memory a world takes.
 
 use std::fmt;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 use crate::{Draws, key};
 
-/// Longer than the virtual time of any of these worlds.
+/// A limit for virtual time that no world here reaches.
 const LIMIT: Duration = Duration::from_secs(10_000);
 
-/// The data of a world's workers.
+/// The data that the workers access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Single lines, drawn evenly.
@@ -54,9 +54,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Single lines of 1 KiB over ConnectX-5 NICs, on four nodes of two workers. Each node caches
-    /// one line in eight, and one access in five is a write. Bytes that no code reads are not
-    /// copied.
+    /// Single lines of 1 KiB over ConnectX-5 NICs, on four nodes with two workers each. Each node
+    /// caches one line in eight, and one access in five is a write. The simulator does not copy
+    /// bytes that no code reads.
     ///
     /// # Panics
     /// When the profile that comes with the simulator is missing.
@@ -85,7 +85,8 @@ impl Shape {
         Shape { load: Load::Tree, items: 100_000, frames: 2048, network, ..lines }
     }
 
-    /// Sixteen nodes of sixteen workers, eight memory nodes: the largest world that must fit.
+    /// Sixteen nodes with sixteen workers each, and eight memory nodes: a world that must fit in
+    /// memory.
     pub fn large() -> Shape {
         Shape {
             compute_nodes: 16,
@@ -120,13 +121,13 @@ pub struct Figures {
     pub verbs: u64,
     /// Events of the kernel.
     pub events: u64,
-    /// Accesses that had to request the line.
+    /// Accesses that had to obtain the line.
     pub misses: u64,
     /// Virtual time.
     pub virtual_time: Duration,
     /// Real time.
     pub real_time: Duration,
-    /// The hash of all events until the run's end.
+    /// The hash of all events up to the end of the run.
     pub hash: u64,
 }
 
@@ -191,7 +192,7 @@ impl BenchWorld {
         &self.cluster
     }
 
-    /// `operations` operations by each task of each worker.
+    /// Runs `operations` operations in each task of each worker.
     ///
     /// # Panics
     /// When an operation fails.
@@ -279,7 +280,7 @@ impl Task {
         }
     }
 
-    /// An item, and whether the operation writes it.
+    /// Draws an item, and whether the operation writes the item.
     fn draw(&mut self, count: u64) -> (u64, bool) {
         let drawn = self.draws.draw();
         let item = (u128::from(drawn) * u128::from(count)) >> 64;
@@ -330,7 +331,8 @@ fn make_tree(cluster: &Simulated, keys: usize) -> GlobalAddr {
     made.into_iter().flatten().next().expect("the first worker's tree")
 }
 
-/// The maximum memory of this process so far, in bytes; `None` if the system does not report it.
+/// The highest memory use of this process so far, in bytes; `None` if the system does not report
+/// it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

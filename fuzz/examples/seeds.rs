@@ -1,7 +1,8 @@
-//! Writes the inputs of the corpus that are made by programs: `cargo run -p latchwork-fuzz
-//! --example seeds`.
+//! Writes the inputs of the corpus that programs make: `cargo run -p latchwork-fuzz --example
+//! seeds`.
 //!
-//! Run it when a format changes. Texts that exist elsewhere in the source tree are copied.
+//! Run it when a format changes. Texts that exist elsewhere in the source tree are copied from
+//! there.
 
 use std::error::Error;
 use std::fs;

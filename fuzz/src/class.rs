@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
-/// An upper bound, so that a message that quotes its input does not make endless classes.
+/// The longest class, in bytes, so that a message that quotes its input makes a limited number of
+/// classes.
 const CLASS_MAX: usize = 160;
 
-/// The class of a message: digits, and everything between quotes, are left out.
+/// The class of a message: the message without digits, and without the text between quotes.
 pub fn class_of(message: &impl Display) -> String {
     let text = message.to_string();
     let mut class = String::new();
@@ -22,7 +23,7 @@ pub fn class_of(message: &impl Display) -> String {
             None if matches!(letter, '`' | '"') => quote = Some(letter),
             None => {}
         }
-        // A run of digits is one mark: the class does not depend on its length.
+        // A run of digits becomes one `0`, so the class does not depend on its length.
         let letter = if letter.is_ascii_digit() || !letter.is_ascii() { '0' } else { letter };
         if letter == '0' && class.ends_with('0') {
             continue;

@@ -1,4 +1,4 @@
-//! [`Corpus`]: the inputs in files, and the failures.
+//! [`Corpus`]: the inputs of a target in files. Also writes inputs that failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The kept inputs of one target.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
-    /// Name and bytes of each, in the order of their names.
+    /// The name and the bytes of each input, in the order of the names.
     pub inputs: Vec<(String, Vec<u8>)>,
 }
 
@@ -24,7 +24,7 @@ impl Corpus {
     /// Reads all files of `folder`; a folder that does not exist is an empty corpus.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the operating system.
     pub fn load(folder: &Path) -> io::Result<Corpus> {
         let entries = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Corpus::default()),
@@ -46,7 +46,7 @@ impl Corpus {
 /// Writes an input that failed to `folder`, under a name that depends on its bytes alone.
 ///
 /// # Errors
-/// The system's.
+/// The error of the operating system.
 pub fn save_failure(folder: &Path, target: &str, input: &[u8]) -> io::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join(format!("{target}-{:016x}", hash(input)));
@@ -54,7 +54,7 @@ pub fn save_failure(folder: &Path, target: &str, input: &[u8]) -> io::Result<Pat
     Ok(path)
 }
 
-/// FNV-1a: the same in every build.
+/// The hash FNV-1a, which is the same in every build.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)

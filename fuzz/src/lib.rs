@@ -1,4 +1,4 @@
-//! Fuzz targets: arbitrary bytes for everything that Latchwork reads from files and sockets.
+//! Fuzz targets: arbitrary bytes for the parsers of what Latchwork reads from files and sockets.
 //!
 //! ```text
 //!   corpus/TARGET/*  ──► Session: pick, mutate ──► Target::run ──► class of the outcome
@@ -7,15 +7,15 @@
 //!                                                      └──► panic, hang, too much memory: a failure
 //! ```
 //!
-//! A [`FuzzTarget`] takes bytes, asserts what must hold of them, and returns a *class*: which
-//! error, or what kind of success. The class is the coverage signal, because a stable compiler has
-//! no cheaper one.
+//! A [`FuzzTarget`] takes bytes, asserts what must hold for them, and returns a *class*: which
+//! error, or what kind of success. The class is the coverage signal, because a stable compiler
+//! offers no cheaper signal.
 //!
 //! The program runs each target in a worker process. A worker writes each input to a file before it
 //! runs the input. So an input that panics, overflows the stack, exceeds the memory limit or hangs
 //! is never lost.
 //!
-//! The layout is that of `cargo fuzz`: one function over bytes for each target, and a corpus folder
+//! The layout is that of `cargo fuzz`: each target is one function over bytes, with a corpus folder
 //! of the same name.
 
 #![forbid(unsafe_code)]
@@ -34,5 +34,5 @@ pub use rounds::rounds;
 pub use session::Session;
 pub use targets::{FuzzTarget, TARGETS};
 
-/// The maximum length of an input.
+/// The maximum length of an input, in bytes.
 pub const INPUT_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! [`Mutator`]: inputs that differ a little from others.
+//! [`Mutator`]: makes inputs that differ a little from other inputs.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use latchwork_simulation::Random;
 
 use crate::INPUT_MAX;
 
-/// Numbers at the edges of what fields can hold.
+/// Numbers at the limits of fields.
 const NUMBERS: [u64; 16] = [
     0,
     1,
@@ -26,7 +26,7 @@ const NUMBERS: [u64; 16] = [
     u64::MAX,
 ];
 
-/// Words at the edges of what text formats can hold.
+/// Words at the limits of text formats.
 const WORDS: [&str; 34] = [
     "0",
     "-1",
@@ -64,11 +64,11 @@ const WORDS: [&str; 34] = [
     "#",
 ];
 
-/// Makes inputs from others, with a seed.
+/// Makes inputs from other inputs. All choices follow from a seed.
 #[derive(Debug)]
 pub struct Mutator {
     random: Random,
-    /// Another input of the corpus, to take pieces from.
+    /// Another input of the corpus, from which the mutator takes pieces.
     partner: Vec<u8>,
 }
 
@@ -78,12 +78,12 @@ impl Mutator {
         Mutator { random: Random::new(seed), partner: Vec::new() }
     }
 
-    /// Sets the source of pieces.
+    /// Sets the input from which the mutator takes pieces.
     pub fn set_partner(&mut self, partner: &[u8]) {
         self.partner = partner.to_vec();
     }
 
-    /// The source of pieces.
+    /// The input from which the mutator takes pieces.
     pub fn partner(&self) -> &[u8] {
         &self.partner
     }
@@ -168,7 +168,7 @@ impl Mutator {
     }
 
     /// Overwrites a field of 1, 2, 4 or 8 bytes, half of the time at a multiple of its size. The
-    /// new number is one of the edges, or the old number with a small change.
+    /// new number is one of [`NUMBERS`], or the old number with a small change.
     fn put_number(&mut self, data: &mut [u8]) {
         let size = 1 << self.below(4);
         let Some(room) = data.len().checked_sub(size) else { return };
@@ -185,7 +185,7 @@ impl Mutator {
         data[at..at + size].copy_from_slice(&number.to_le_bytes()[..size]);
     }
 
-    /// Replaces a word or a number by one at an edge.
+    /// Replaces a word or a number by one of [`WORDS`].
     fn replace_token(&mut self, data: &mut Vec<u8>) {
         let in_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let begin = self.below(data.len());
@@ -196,7 +196,7 @@ impl Mutator {
         data.splice(start..start + length, word.bytes());
     }
 
-    /// A piece of `length` bytes, mostly short.
+    /// A random range within the first `length` bytes, mostly a short one.
     fn piece(&mut self, length: usize) -> Range<usize> {
         let start = self.below(length + 1);
         let longest = if self.one_in(4) { length - start } else { (length - start).min(64) };
@@ -204,7 +204,7 @@ impl Mutator {
     }
 }
 
-/// The line of `data` at a position, its end included.
+/// The line of `data` at a position, with its line end.
 fn line_at(data: &[u8], place: usize) -> Range<usize> {
     let Some(place) = place.checked_rem(data.len()) else { return 0..0 };
     let start = data[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

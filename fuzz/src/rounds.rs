@@ -1,10 +1,10 @@
-//! [`rounds`]: a target in this process, for ordinary tests.
+//! [`rounds`]: runs a target inside this process, for ordinary tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Corpus, FuzzTarget, Session, save_failure};
 
-/// Runs the whole corpus, and then this many mutations of it. Returns the reached classes, in the
+/// Runs the whole corpus, and then `mutations` mutations of it. Returns the reached classes, in the
 /// order of their names.
 ///
 /// # Errors
@@ -40,13 +40,13 @@ pub fn rounds(
     Ok(session.classes().iter().cloned().collect())
 }
 
-/// What the target returns; `None` when it panics.
+/// The class that the target returns, or `None` when it panics.
 fn quietly(target: FuzzTarget, input: &[u8]) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).ok()
 }
 
-/// How to run an input again. A target that lives beside its parser runs only in that parser's
-/// tests.
+/// The command that runs an input again. A target that lives beside its parser runs only in the
+/// tests of that parser.
 fn replay(target: FuzzTarget, file: &str) -> String {
     let name = target.name;
     match FuzzTarget::find(name) {

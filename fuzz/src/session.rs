@@ -1,10 +1,10 @@
-//! [`Session`]: inputs for one target, and the inputs that reached a new class.
+//! [`Session`]: the inputs of one target, and the classes that they reached.
 
 use std::collections::BTreeSet;
 
 use crate::{Corpus, FuzzTarget, Mutator};
 
-/// Maximum number of inputs of a session.
+/// The highest number of classes of a session, and so of inputs that it keeps.
 const KEPT_MAX: usize = 4096;
 
 /// One target, its reached classes, and the source of the next input.
@@ -30,7 +30,7 @@ impl Session {
     /// A new input.
     pub fn next_input(&mut self) -> Vec<u8> {
         let Session { target, mutator, inputs, .. } = self;
-        // Half of the time one of the latest inputs: they are the most unusual.
+        // Half of the time one of the latest inputs is chosen, because these are the most unusual.
         let recent = inputs.len().saturating_sub(16);
         let at = match mutator.one_in(2) {
             true => recent + mutator.below(inputs.len() - recent),
@@ -43,8 +43,8 @@ impl Session {
         input
     }
 
-    /// Records that the target returned `class` for `input`. Returns whether the class is new. An
-    /// input with a new class is kept.
+    /// Records that the target returned `class` for `input`. Returns whether the class is new. The
+    /// session keeps an input with a new class.
     pub fn took(&mut self, input: &[u8], class: String) -> bool {
         let is_new = self.classes.len() < KEPT_MAX && self.classes.insert(class);
         if is_new {

@@ -1,4 +1,4 @@
-//! The process that a user starts: it runs one worker after the other, and handles their ends.
+//! The process that a user starts. It runs one worker process per target, and handles their ends.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,8 @@ use latchwork_fuzz::{FuzzTarget, save_failure};
 use crate::cli::Cli;
 use crate::worker::read_current;
 
-/// A worker ends by itself when its time is over. This limit is for a worker that does not.
+/// The extra time of a worker after its own limit. A worker usually ends by itself; one that hangs
+/// is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Runs all targets, and returns the number of failed ones.
@@ -33,7 +34,7 @@ fn one(cli: &Cli, target: FuzzTarget, seed: u64, seconds: u64) -> Result<bool, S
         std::env::temp_dir().join(format!("latchwork-fuzz-{}-{}", std::process::id(), target.name));
     let ended = worker(cli, target, seed, seconds, &current);
     let input = read_current(&current);
-    // The file need not exist.
+    // The file does not exist if the worker failed early.
     let _ = std::fs::remove_file(&current);
     let Some(how) = ended? else { return Ok(true) };
     let Some(input) = input else {
@@ -53,7 +54,7 @@ fn one(cli: &Cli, target: FuzzTarget, seed: u64, seconds: u64) -> Result<bool, S
     Ok(false)
 }
 
-/// Starts a worker and waits for its end. Returns how it failed, if it did.
+/// Starts a worker, and waits for its end. Returns how the worker failed, or `None`.
 fn worker(
     cli: &Cli,
     target: FuzzTarget,
@@ -79,7 +80,7 @@ fn worker(
         std::thread::spawn(move || {
             let mut text = String::new();
             let _ = output.read_to_string(&mut text);
-            // The receiver may have given up.
+            // The receiver may have stopped waiting.
             let _ = done.send(text);
         });
     }

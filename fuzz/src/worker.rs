@@ -1,4 +1,4 @@
-//! A worker process: it runs inputs of one target, and any of them may end it.
+//! A worker process: it runs inputs of one target. Any input may end the process.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,12 +14,13 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::cli::Cli;
 
-/// Maximum time of an input.
+/// The longest time that an input may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Address space of a worker: the limit of an input, and some room for the process itself.
+/// The address space of a worker, in bytes: the limit for an input, with some room for the process
+/// itself.
 const MEMORY_MAX: u64 = 2 << 30;
 
-/// Runs the corpus and then mutations until the time is over, or one input from a file.
+/// Runs the corpus and then mutations until the time is over. With `--replay` it runs one input.
 ///
 /// Prints one line at the end. An input that fails ends the process at once.
 pub(crate) fn run(cli: &Cli, target: FuzzTarget, seed: u64, current: &Path) -> Result<(), String> {
@@ -47,7 +48,7 @@ fn inputs(
     let file = File::create(current).map_err(cannot)?;
     let run = |input: &[u8]| {
         write_current(&file, input).map_err(cannot)?;
-        // Relaxed: no other read of the watchdog depends on this one.
+        // Relaxed: the watchdog reads no other memory that depends on this count.
         started.fetch_add(1, Ordering::Relaxed);
         Ok::<_, String>((target.run)(input))
     };
@@ -86,7 +87,7 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
 }
 
-/// Ends the process when an input takes too long.
+/// Ends the process when an input takes longer than [`TIME_MAX`].
 fn watch(started: &AtomicU64, ended: &Receiver<()>) {
     let (mut last, mut ticks) = (0, 0);
     let tick = TIME_MAX / 10;
@@ -101,13 +102,13 @@ fn watch(started: &AtomicU64, ended: &Receiver<()>) {
     }
 }
 
-/// Writes the next input: its length and its bytes.
+/// Writes the next input to the file: its length and its bytes.
 fn write_current(file: &File, input: &[u8]) -> io::Result<()> {
     let length = (input.len() as u64).to_le_bytes();
     file.write_all_at(&[&length, input].concat(), 0)
 }
 
-/// The input in the file of a dead worker; `None` before the first input.
+/// The input in the file of a dead worker, or `None` if the worker had run no input.
 pub(crate) fn read_current(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = 8 + 2 * INPUT_MAX as u64;

@@ -17,6 +17,6 @@ build() {
     local features=()
     [ -z "${CLUSTER_FEATURES:-}" ] || features=(--features "$CLUSTER_FEATURES")
     (cd "$repository" && cargo build --release --quiet --locked "${features[@]}" \
-        --bin cluster --bin memnode --bin ycsb --bin tpcc --bin microbench) || exit 1
+        --bin cluster --bin memnode --bin ycsb --bin tpcc --bin microbench --bin spatial) || exit 1
     bin=${CARGO_TARGET_DIR:-$repository/target}/release
 }

@@ -1,7 +1,7 @@
 //! Tasks on the source tree, run as `cargo xtask NAME`.
 //!
-//! `cargo xtask house` reads every source file, script and page of the workspace and reports what
-//! breaks the rules of the house. `Kind` lists them.
+//! `cargo xtask house` reads every source file, script and page of the workspace, and reports what
+//! breaks the rules of the house. `house::finding::Kind` lists the kinds of findings.
 
 #![forbid(unsafe_code)]
 

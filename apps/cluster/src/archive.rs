@@ -1,5 +1,5 @@
-//! The archive format for files on a standard output, from a virtual machine or from another host.
-//!
+//! The archive format: files as one stream of bytes on the standard output of a virtual machine or
+//! of another host.
 //! ```text
 //!   latchwork-archive NAME BYTES ⏎ content ⏎        for each
 //!   latchwork-archive-end ⏎
@@ -57,7 +57,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
         };
         let length = length.parse::<usize>().ok().filter(|length| *length < rest.len());
         let Some(length) = length else { return Err(format!("it breaks off in {name}")) };
-        // This program writes no name that leads to another directory.
+        // A name with a slash or a leading dot comes from another program, and could lead to
+        // another directory.
         if name.contains('/') || name.starts_with('.') {
             return Err(format!("{name} is no name of a file"));
         }

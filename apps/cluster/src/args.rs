@@ -183,7 +183,8 @@ pub(crate) struct Run {
     #[arg(long, hide = true)]
     pub(crate) archive: bool,
 
-    /// What the compute nodes run: ycsb, tpcc, microbench, or another program that takes --join.
+    /// What the compute nodes run: ycsb, tpcc, microbench, spatial, or another program that takes
+    /// --join.
     pub(crate) program: String,
     /// The program's own arguments.
     #[arg(last = true, value_name = "ARGUMENTS")]

@@ -2,12 +2,12 @@
 //! as long as the connection does.
 //!
 //! - Standard input carries commands, one per line. A command is the number of a signal, or the
-//!   notice that the run is over: then a stopped process is killed. The end of the input is the end
-//!   of the process.
-//! - Standard error is the process' own.
-//! - Standard output is an archive, written when the process is over. It holds the process'
-//!   standard output (`out`), and the files in the directory that `{scratch}` in its arguments
-//!   stands for.
+//!   notice that the run is over, after which a stopped process is killed. When the input ends, the
+//!   process is ended.
+//! - Standard error is that of the process.
+//! - Standard output is an archive, written after the end of the process. It contains the standard
+//!   output of the process (`out`), and the files of the directory that replaces `{scratch}` in the
+//!   arguments.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ use crate::{archive, node, proc};
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
-    // The input announces the end of the process. If this program is killed, the guard does.
+    // The end of the input ends the process. If this program is killed, the guard ends the process.
     Signals::ignore();
     let scratch = Scratch::make(PATIENCE)?;
     let files = scratch.directory().join("files");
@@ -52,7 +52,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
         .spawn()
         .map_err(|error| AppError::Failed(format!("{} cannot be started: {error}", words[0])))?;
     let (line, lines) = channel();
-    // The thread ends with the process.
+    // The thread ends when its input ends.
     thread::spawn(move || {
         for said in io::stdin().lines().map_while(Result::ok) {
             if line.send(said).is_err() {
@@ -63,7 +63,8 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     let pid = Pid::from_raw(child.id() as i32);
     let send = |signal: Signal| {
         if let Some(pid) = pid {
-            // The process may be over without being waited for, so the number is still its own.
+            // This program has not waited for the process yet, so the id still belongs to the
+            // process.
             let _ = kill_process(pid, signal);
         }
     };

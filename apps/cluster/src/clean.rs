@@ -1,9 +1,9 @@
-//! `cluster clean`: removes what killed processes have left, and nothing of a living process.
+//! `cluster clean`: removes the files of killed processes, and no file of a living process.
 //!
-//! | what | whose it is | how a living owner is known |
+//! | leftovers | owner | the owner is alive if |
 //! | --- | --- | --- |
 //! | directories of runs, in `$TMPDIR` and `/dev/shm` | a `cluster run` that was killed together with its guard | the process in the directory's name lives |
-//! | files in `/dev/shm/latchwork` and in `shm-dir` | nodes that share memory | it holds the lock of its owner's file |
+//! | files in `/dev/shm/latchwork` and in `shm-dir` | nodes that share memory | a process holds the lock of the owner's file |
 
 use std::path::Path;
 
@@ -51,8 +51,8 @@ pub(crate) fn command(clean: &Clean) -> Result<u8, AppError> {
                          run `cluster clean` themselves"
                     ));
                 }
-                // Programs create the directory on demand. A directory in use has files in it, and
-                // stays.
+                // Programs create the directory on demand. The call fails for a directory in use,
+                // because that directory has files in it.
                 if std::fs::remove_dir(directory).is_ok() {
                     text += &format!("removed {place}: it was empty\n");
                 }

@@ -1,4 +1,4 @@
-//! The guard of a run: it leaves nothing of a run behind, however the run ends.
+//! The guard of a run: it removes everything of a run, however the run ends.
 //!
 //! ```text
 //!   the command ──── a pipe ────► the guard, which no signal of a terminal reaches
@@ -9,10 +9,10 @@
 //!   name
 //! ```
 //!
-//! A mark is the name of its owner: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`. The owner is
-//! the process that made the mark. The mark has the owner's PID namespace and start time, so that a
-//! later process with the same number is not taken for the owner. If an owner is killed together
-//! with its guard, the [next start](sweep) removes its directories.
+//! A mark is the name of a run: `latchwork-cluster-NAMESPACE-PID-START-NUMBER`. The owner of a mark
+//! is the process that made it. The mark has the owner's PID namespace, process id and start time.
+//! So a later process with the same process id is not taken for the owner. If an owner is killed
+//! together with its guard, the [next start](sweep) removes its directories.
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
@@ -40,29 +40,29 @@ const PREFIX: &str = "latchwork-cluster-";
 /// The directory of shared memory.
 const SHARED: &str = "/dev/shm";
 
-/// The guard's message to the command: it watches.
+/// The guard's message to the command: the guard is ready.
 const READY: &str = "ready";
 
-/// The command's message to the guard: it is about to end in order.
+/// The command's message to the guard: the command is about to end in order.
 const OVER: &str = "over";
 
-/// How long processes may take to end after SIGKILL. Only the kernel can delay that.
+/// The time that processes may take to end after SIGKILL. Only the kernel can delay that end.
 const FIRM: Duration = Duration::from_secs(20);
-/// How long to wait for the guard beyond its own limits.
+/// The time that the command waits for the guard beyond the guard's own limits.
 const SLACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process may be between two programs. A process that seems to be so for longer hides
-/// its arguments.
+/// The time that a process may take to replace its program. A process that shows no arguments for
+/// longer hides them.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How long processes have to end if their owner gave no limit.
+/// The time that processes have to end if their owner gave no limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The directories of a run, watched by a guard.
 pub(crate) struct Scratch {
     mark: String,
     directories: [PathBuf; 2],
-    /// How long processes have to end by themselves.
+    /// The time that processes have to end by themselves.
     patience: Duration,
     guard: Child,
     pipe: Option<ChildStdin>,
@@ -71,7 +71,7 @@ pub(crate) struct Scratch {
 /// The parent directories of the files of runs.
 fn places() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
-    // The path is absolute, because nodes that get it may be in another directory.
+    // The path is absolute, because the nodes that get it may run in another directory.
     [std::path::absolute(&temporary).unwrap_or(temporary), PathBuf::from(SHARED)]
 }
 
@@ -91,7 +91,7 @@ impl Scratch {
         let started = started(own).ok_or_else(|| failed("/proc cannot be read", &own))?;
         let space = space().ok_or_else(|| failed("/proc cannot be read", &"ns/pid"))?;
         for left in sweep(&places(), &space) {
-            // What cannot be removed belongs to another user, and stays.
+            // A directory that cannot be removed belongs to another user, so it stays.
             if left.removed.is_ok() {
                 tell(&format!("cluster: removed what {} had left", left.mark));
             }
@@ -112,7 +112,7 @@ impl Scratch {
             .spawn()
             .map_err(|error| failed("the guard cannot be started", &error))?;
         let pipe = guard.stdin.take();
-        // From here on the guard exists, whatever fails.
+        // From here on the guard runs, so each error below still leads to a cleanup.
         let mut said = String::new();
         if let Some(out) = guard.stdout.take() {
             io::BufReader::new(out)
@@ -144,7 +144,7 @@ impl Scratch {
 
     fn end(&mut self) -> Result<(), AppError> {
         let Some(mut pipe) = self.pipe.take() else { return Ok(()) };
-        // If the guard is dead, its work is done below.
+        // If the guard is dead, the call of `clean` below does its work.
         let _ = writeln!(pipe, "{OVER}");
         drop(pipe);
         let clock = Clock::start();
@@ -158,7 +158,7 @@ impl Scratch {
         match ended {
             Ok(Some(status)) if status.success() => Ok(()),
             _ => {
-                // The guard may be stuck. Two cleaners must not run at once.
+                // The guard may be stuck, and two cleaners must not run at the same time.
                 let _ = self.guard.kill();
                 clean(&self.mark, &self.directories, self.patience)
             }
@@ -174,7 +174,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Waits until the owner is over, and then cleans up.
+/// `cluster guard`: waits until the owner has ended, and then cleans up.
 pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
     Signals::ignore();
     {
@@ -185,8 +185,8 @@ pub(crate) fn command(guard: &args::Guard) -> Result<u8, AppError> {
     // A read error counts as the end of the input.
     let lines = io::stdin().lines().map_while(Result::ok).collect::<Vec<_>>();
     if !lines.iter().any(|line| line == OVER) {
-        // The pipe of a killed owner is closed shortly before its children are killed. Until then
-        // the children could still create files.
+        // The kernel closes the pipe of a killed owner shortly before it kills the owner's
+        // children. In between, the children could still create files.
         let clock = Clock::start();
         let deadline = clock.now() + FIRM;
         while getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == guard.owner)
@@ -216,8 +216,8 @@ fn clean(mark: &str, directories: &[PathBuf], patience: Duration) -> Result<(), 
 fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
     let clock = Clock::start();
     let begin = clock.now();
-    // A process that has started others ends them, and may use some of them for that: rm, for
-    // instance. So only the first ancestors get SIGTERM.
+    // A process that has started others ends them itself, and its cleanup may need some of them
+    // (such as rm). So SIGTERM goes only to the first ancestors.
     let Marked { all, .. } = marked(mark);
     let is_first = |pid: &&u32| parent(**pid).is_none_or(|parent| !all.contains(&parent));
     all.iter().filter(is_first).for_each(|pid| send(*pid, mark, Signal::TERM));
@@ -238,8 +238,8 @@ fn end_marked(mark: &str, patience: Duration) -> Result<(), AppError> {
 
 fn send(pid: u32, mark: &str, signal: Signal) {
     let Some(raw) = Pid::from_raw(pid as i32) else { return };
-    // The number may be another process's by now. With a descriptor it can no longer change its
-    // owner.
+    // The process id may belong to another process by now. A descriptor always refers to one
+    // process, so the mark is checked after the descriptor is open.
     if let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
         && has_mark(pid, mark) == Some(true)
     {
@@ -250,7 +250,7 @@ fn send(pid: u32, mark: &str, signal: Signal) {
 /// The processes that have inherited a mark.
 struct Marked {
     all: Vec<u32>,
-    /// Whether every other process was seen without the mark.
+    /// Whether each of the other processes was certainly without the mark.
     is_sure: bool,
 }
 
@@ -271,8 +271,8 @@ fn marked(mark: &str) -> Marked {
     marked
 }
 
-/// Whether a process has inherited this mark. `None` while it replaces its program: at that moment
-/// it has no environment.
+/// Whether a process has inherited this mark. `None` while the process replaces its program,
+/// because it has no environment at that moment.
 fn has_mark(pid: u32, mark: &str) -> Option<bool> {
     // The environment of an ended process, or of another user's process, cannot be read.
     let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -281,15 +281,15 @@ fn has_mark(pid: u32, mark: &str) -> Option<bool> {
         if is_between_programs(pid) {
             return None;
         }
-        // The moment may have passed before the check.
+        // The process may have finished the replacement before the check.
         variables = environment();
     }
     let wanted = format!("{MARK}={mark}");
     Some(variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()))
 }
 
-/// Whether the process has memory and no program arguments yet. Kernel threads and ended processes
-/// have no memory.
+/// Whether the process has memory and no program arguments yet, as in a replacement of its program.
+/// Kernel threads and ended processes have no memory.
 fn is_between_programs(pid: u32) -> bool {
     let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let memory = read("statm");
@@ -303,9 +303,9 @@ pub(crate) struct Left {
     pub(crate) removed: Result<(), AppError>,
 }
 
-/// Removes what runs of this machine have left that were killed together with their guard.
+/// Removes the directories of all runs of this machine that were killed together with their guard.
 pub(crate) fn sweep_all() -> Vec<Left> {
-    // Without a namespace no run is known to be over.
+    // Without a PID namespace the owner of a mark cannot be checked.
     space().map_or_else(Vec::new, |space| sweep(&places(), &space))
 }
 
@@ -373,8 +373,8 @@ mod tests {
     fn who_exchanges_its_program_is_not_overlooked() {
         let mark = format!("{PREFIX}of-programs-{}", std::process::id());
         for _ in 0..100 {
-            // The process has the mark once its first program begins, which is when this call
-            // returns.
+            // The process has the mark when its first program begins. The call returns at that
+            // moment.
             let mut command = Command::new("sleep");
             let mut child = command.arg("60").env(MARK, &mark).spawn().expect("a program");
             let found = has_mark(child.id(), &mark);
@@ -386,15 +386,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_to_end_cleans_up_with_the_help_of_others() {
-        // The processes that the script started for its cleanup were ended too, and so it left its
-        // files. Scripts remove files by rm.
+        // Bug: the guard also ended the processes that a script had started for its cleanup, so the
+        // script left its files. Scripts remove files by rm.
         let place = tempfile::TempDir::new().expect("a directory");
         let script = "trap 'exit 0' TERM; sh -c 'trap \"exit 1\" TERM; echo >begun; sleep 0.2; echo >tidied'; :";
         let mark = format!("{PREFIX}of-a-test-{}", std::process::id());
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(&place).env(MARK, &mark).stdin(Stdio::null());
         let mut child = command.spawn().expect("a shell");
-        // The child is reaped at once, as a command is by its parent.
+        // A thread waits for the child at once, as a parent does for its command.
         let reaper = std::thread::spawn(move || child.wait());
         let clock = Clock::start();
         let deadline = clock.now() + FIRM;

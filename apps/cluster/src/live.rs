@@ -16,13 +16,13 @@ use crate::plan::{HOLDER, Launch};
 use crate::tail::Tail;
 use crate::{node, proc, signals, tell};
 
-/// A process that is stopped for this long does not notice that its run is over.
+/// A process that was stopped for this long counts as one that cannot notice the end of its run.
 pub(crate) const STOPPED: Duration = Duration::from_secs(1);
 
-/// The request that ends a process on another machine, in place of the number of a signal.
+/// The line that tells `cluster attend` the end of the run, in place of the number of a signal.
 pub(crate) const OVER: &str = "over";
 
-/// A started process, over or not.
+/// A process that was started. It may have ended.
 pub(crate) struct Live {
     pub(crate) launch: Launch,
     child: Child,
@@ -33,9 +33,9 @@ pub(crate) struct Live {
     complaint: Complaint,
     pub(crate) is_ready: bool,
     pub(crate) ended: Option<ExitStatus>,
-    /// Since when every look found it stopped.
+    /// The time since when every look found the process stopped.
     stopped_since: Option<Time>,
-    /// Its pipe has carried the end of the run.
+    /// Whether the end of the run was written to the process's pipe.
     knows_end: bool,
 }
 
@@ -61,13 +61,13 @@ pub(crate) fn written(results: &Path, name: &str, stream: &str) -> PathBuf {
     results.join(format!("{name}.{stream}"))
 }
 
-/// The command of a process, which ends when this one does.
+/// The command of a process, wrapped so that the process ends when this process ends.
 fn wrapped(launch: &Launch, around: &Surroundings<'_>) -> Vec<String> {
     let holder = around.holder.map(|pid| pid.to_string()).unwrap_or_default();
     let enter = launch.enter.iter().map(|word| word.replace(HOLDER, &holder));
-    // A script that has started others ends them itself.
+    // A whole run in the virtual machine ends its own processes, so it gets SIGTERM.
     let signal = if launch.is_run { Signal::TERM } else { Signal::KILL };
-    // Entering other namespaces clears the parent-death signal, so the signal is set last.
+    // Entering other namespaces clears the parent-death signal, so the wrapper comes last.
     enter.chain(node::wrap(around.own, signal.as_raw(), &launch.command)).collect()
 }
 
@@ -76,7 +76,7 @@ impl Live {
         let name = &launch.name;
         let file = |stream| {
             let path = written(around.results, name, stream);
-            // The file grows while it is read.
+            // A second handle reads the file while the process writes it.
             let made = scratch(&path).map_err(|error| AppError::unwritable(&path, &error))?;
             Ok::<_, AppError>((path, made))
         };
@@ -133,7 +133,7 @@ impl Live {
                     false => tell(&format!("{} | {line}", self.launch.name)),
                 }
             }
-            // A line such as "ycsb: what went wrong" counts more than the lines after it.
+            // A line such as "ycsb: no memory" names the error, so later lines do not replace it.
             let first = line.split_whitespace().next().unwrap_or_default();
             let is_own = first.ends_with(':') && first.len() > 1;
             if !line.trim().is_empty() && (is_own || !self.complaint.is_own) {
@@ -148,7 +148,7 @@ impl Live {
             return;
         }
         if let Some(pipe) = &mut self.pipe {
-            // A process whose pipe is closed is over soon.
+            // A process whose pipe is closed ends soon.
             let _ = writeln!(pipe, "{signal}");
         }
         let is_local = !self.launch.is_attended || signal == Signal::KILL.as_raw();
@@ -156,17 +156,18 @@ impl Live {
             && let (Some(pid), Some(signal)) =
                 (Pid::from_raw(self.child.id() as i32), Signal::from_named_raw(signal))
         {
-            // The process has not been waited for, so the number is still its own.
+            // This program has not waited for the process yet, so the id still belongs to the
+            // process.
             let _ = kill_process(pid, signal);
         }
     }
 
     /// Kills the process if it is stopped, because a stopped process does not act on a request to
-    /// end. A process on another machine gets the end of the run on its pipe, and `cluster attend`
-    /// does the same there.
+    /// end. For a process on another machine, the pipe carries the end of the run, and `cluster
+    /// attend` does the same there.
     ///
-    /// A debugger stops a process for a moment, and many times. So the process must have been
-    /// stopped at every look for [`STOPPED`].
+    /// A debugger stops a process many times, each for a moment. So every look of the last
+    /// [`STOPPED`] must have found the process stopped.
     pub(crate) fn end_if_stopped(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
@@ -187,7 +188,7 @@ impl Live {
         }
     }
 
-    /// The kind of its end, in two words.
+    /// The kind of the process's end, in two words.
     pub(crate) fn end(&self) -> String {
         match self.ended {
             None => "still there".to_owned(),
@@ -205,7 +206,7 @@ impl Live {
         Some(status as u8)
     }
 
-    /// The report of its end, in one line.
+    /// The report of the process's end, in one line.
     pub(crate) fn complaint(&self) -> String {
         let place = self.launch.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
         let end = self.end();

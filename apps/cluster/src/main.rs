@@ -14,14 +14,14 @@
 //! ```
 //!
 //! - **Nothing is left.** Every process has a mark in its environment, which its children inherit.
-//!   Every file of a run is in one of two directories with the mark as their name. A guard waits
-//!   until the command is over. Then the guard ends all processes with the mark and removes the
-//!   directories. The guard does so after every run, so its path is not only for accidents. If the
-//!   guard is killed as well, the kernel ends the nodes, and the next start removes the
-//!   directories.
+//!   Every file of a run, except its results, is in one of two directories with the mark as their
+//!   name. A guard process waits until the command has ended. Then the guard ends all processes
+//!   with the mark and removes the directories. The guard does so after every run, so this path is
+//!   always exercised. If the guard is killed as well, the kernel ends the nodes, and the next
+//!   start removes the directories.
 //! - **Network namespaces have no names** on the host. They belong to one process, and the kernel
 //!   removes them with that process.
-//! - **Every wait has a deadline**, and every error is one line with the name of the node.
+//! - **A run has a time limit**, and an error is one line that names the node.
 
 #![forbid(unsafe_code)]
 
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// The error of a command line. If it has a flag of a program, the line says where that flag
-/// belongs.
+/// The text of an error of the command line. For an unknown flag the line says that flags of the
+/// program come after `--`.
 fn told(error: &clap::Error) -> String {
     let line = one_line(error);
     let of_run = std::env::args().nth(1).is_some_and(|command| command == "run");

@@ -19,8 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) on: String,
     pub(crate) memory_nodes: u16,
     pub(crate) compute_nodes: u16,
-    /// The exit status: that of the programs, 124 after the time limit, 128 plus the number of a
-    /// signal.
+    /// The exit status: the status of the programs, 124 after the time limit, or 128 plus the
+    /// number of a signal.
     pub(crate) status: u8,
     /// The error, in one line.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -2,9 +2,9 @@
 //!
 //! | file | |
 //! | --- | --- |
-//! | `run.json` | what was started, and how it ended; it is written last |
+//! | `run.json` | the started commands and how they ended; written last |
 //! | `document.json` | the program's result document |
-//! | `M0.out`, `M0.err`, `C1.out`, .. | what each process wrote |
+//! | `M0.out`, `M0.err`, `C1.out`, .. | the output of each process |
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,9 +21,9 @@ use crate::plan::{Role, document};
 const RUN: &str = "run.json";
 const BEGUN: &str = "run.begun";
 const DOCUMENT: &str = "document.json";
-/// `run.json` and `document.json`.
+/// The kind of `run.json` and `document.json`, with their maximum size.
 pub(crate) const FILE: InputKind = InputKind { name: "a result document", bytes_max: 256 << 20 };
-/// The endings of the other files.
+/// The endings of the other files that a run writes.
 const OWN: [&str; 3] = ["out", "err", "json"];
 
 /// Creates the directory, and removes the results of an earlier run.
@@ -56,12 +56,12 @@ pub(crate) fn load(directory: &Path) -> Option<Outcome> {
     serde_json::from_str(&latchwork_files::read_text(&directory.join(RUN), FILE).ok()?).ok()
 }
 
-/// The program's document.
+/// The file of the program's result document.
 pub(crate) fn document_of(directory: &Path) -> PathBuf {
     directory.join(DOCUMENT)
 }
 
-/// Unpacks the archives of processes that ran elsewhere, and gives the document its name. Returns
+/// Unpacks the archives of processes on other machines, and renames the program's document. Returns
 /// the error, if any.
 pub(crate) fn gather(
     directory: &Path,
@@ -84,7 +84,7 @@ pub(crate) fn gather(
         let bytes = fs::read(&path).map_err(|error| AppError::unwritable(&path, &error))?;
         let entries = match archive::read(&bytes) {
             Ok(entries) => entries,
-            // The process has no archive then, and the report of its end exists already.
+            // A process that failed may have written no archive. Its end is reported already.
             Err(_) if node.status() != Some(0) => continue,
             Err(error) => {
                 problem
@@ -102,7 +102,8 @@ pub(crate) fn gather(
         for (name, content) in entries {
             if is_run && name == RUN {
                 if let Ok(inner) = serde_json::from_slice::<Outcome>(&content) {
-                    // The inner problem says more than the end of the virtual machine.
+                    // The problem that the second instance reports says more than the end of the
+                    // virtual machine.
                     outcome.problem = inner.problem.or(outcome.problem.take());
                     outcome.nodes.extend(inner.nodes);
                 }
@@ -112,7 +113,7 @@ pub(crate) fn gather(
             write_file(&place, content)?;
         }
         if is_run {
-            // All its contents are in separate files now.
+            // The archive is not needed any more, because all its files are unpacked.
             let _ = fs::remove_file(&path);
         }
     }

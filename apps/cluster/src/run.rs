@@ -16,7 +16,7 @@ use crate::signals::Signals;
 use crate::supervise::{self, Limits};
 use crate::{archive, results, tell};
 
-/// The run's exit status.
+/// Runs the command `cluster run`. Returns the exit status.
 pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
     if run.dry_run {
         print(dry(run)?.join("\n").as_bytes());
@@ -58,7 +58,7 @@ fn layout(mark: &str, results: &Path) -> Layout {
     Layout { scratch, shared, results: results.to_owned(), mark: mark.to_owned() }
 }
 
-/// Runs it, and keeps the results, good or not.
+/// Runs the processes, and keeps the results of a good or a failed run.
 ///
 /// # Errors
 /// When the run could not begin, or its results cannot be kept.
@@ -99,8 +99,8 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     Ok(outcome)
 }
 
-/// The printed part of a program's standard output. On a terminal the table is already visible, and
-/// it holds all information of the lines for scripts.
+/// The part of a program's standard output to print. On a terminal the user has the table, which
+/// has all the information of the lines for scripts.
 fn shown(text: Vec<u8>) -> Vec<u8> {
     if is_for_people_only() { without_script_lines(&text) } else { text }
 }

@@ -1,6 +1,6 @@
 //! Signals that request the end of the command: SIGTERM, SIGINT, and SIGHUP, which a closed
-//! terminal sends. A command with SIGHUP ignored, as under `nohup`, outlives the terminal, and so
-//! do its processes.
+//! terminal sends. If SIGHUP is ignored, as under `nohup`, the command and its processes outlive
+//! the terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use signal_hook::flag;
 
 use crate::tell;
 
-/// The first signal is passed on to the programs, which end their run in order. The second signal
-/// ends the command at once, and the guard cleans up.
+/// The first signal that arrived. The command passes the first signal on to the programs, which end
+/// their run in order. A second signal ends the command at once, and the guard cleans up.
 #[derive(Clone, Default)]
 pub(crate) struct Signals {
     first: Arc<AtomicUsize>,
@@ -26,7 +26,7 @@ impl Signals {
         let signals = Signals::default();
         let armed = Arc::new(AtomicBool::new(false));
         let install = |signal: i32| {
-            // The handlers are in this order so that the first signal ends nothing.
+            // The order of these calls matters: at the first signal the shutdown is not armed yet.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
             flag::register(signal, Arc::clone(&armed))?;
             flag::register_usize(signal, Arc::clone(&signals.first), signal as usize)
@@ -44,7 +44,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Runs `work` with the signals handled. An error after a signal ends with the signal's status.
+    /// Runs `work` while the signals are handled. After a signal, an error of `work` becomes the
+    /// status of the signal.
     pub(crate) fn around(
         work: impl FnOnce(&Signals) -> Result<u8, AppError>,
     ) -> Result<u8, AppError> {
@@ -62,7 +63,8 @@ impl Signals {
     pub(crate) fn ignore() {
         let nobody = Arc::new(AtomicBool::new(false));
         for signal in ALL {
-            // If a signal keeps its default, it ends this process, and the next start cleans up.
+            // A signal that keeps its default action ends this process. The next start then cleans
+            // up.
             let _ = flag::register(signal, Arc::clone(&nobody));
         }
     }

@@ -9,9 +9,9 @@
 //!                                     memory nodes: SIGTERM, drain; SIGKILL; then the store
 //! ```
 //!
-//! - A stopped process (SIGSTOP) is killed as soon as the run waits for its end, because it would
-//!   not act on a request.
-//! - After a failed run memory nodes do not wait for compute nodes to leave. The programs have
+//! - A stopped process (SIGSTOP) cannot act on a request to end. So the run kills it as soon as the
+//!   run waits for its end.
+//! - After a failed run the memory nodes do not wait for compute nodes to leave: the programs have
 //!   ended, and dead nodes never leave.
 
 use std::fs::File;
@@ -33,18 +33,18 @@ use crate::plan::{Plan, Role, Step};
 use crate::signals::{self, Signals};
 
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a program may take to produce its results after a signal ends its run.
+/// The time that a program has to write its results after a signal has ended its run.
 const IN_ORDER: Duration = Duration::from_secs(60);
-/// How long the creation of namespaces may take.
+/// The time that the creation of namespaces may take.
 const HOLD: Duration = Duration::from_secs(120);
-/// How long memory nodes have to leave in order after a failed run.
+/// The time that memory nodes have to leave in order after a failed run.
 const HASTE: Duration = Duration::from_secs(1);
-/// How long an end by SIGKILL may take.
+/// The time that the kernel may take to end processes after SIGKILL.
 const FIRM: Duration = Duration::from_secs(20);
 /// The exit status after the time limit, as in timeout(1).
 pub(crate) const OUT_OF_TIME: u8 = 124;
 
-/// Limits of a run.
+/// The time limits of a run.
 pub(crate) struct Limits {
     pub(crate) time: Duration,
     pub(crate) grace: Duration,
@@ -60,10 +60,10 @@ pub(crate) struct Over {
     pub(crate) elapsed: Duration,
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 enum Halt {
     Reached,
-    /// This node did not end in order.
+    /// The node with this index ended too early or with an error.
     Failed(usize),
     Signal(i32),
     Limit,
@@ -81,7 +81,8 @@ struct Supervisor<'a> {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// The process that could not be started. The guard then ends all started processes.
+/// The error names the process that could not be started. The guard then ends all started
+/// processes.
 pub(crate) fn run(
     plan: &Plan,
     mut around: Surroundings<'_>,
@@ -93,7 +94,7 @@ pub(crate) fn run(
     for step in &plan.steps {
         take(step, &around, signals, &clock, deadline)?;
     }
-    // The holder ends with its standard input, which this process has.
+    // The holder ends when its standard input ends. This process has the other end of that pipe.
     let holder = plan.holder.as_ref().map(|command| hold(command, &around)).transpose()?;
     around.holder = holder.as_ref().map(Child::id);
     let mut supervisor = Supervisor { nodes: Vec::new(), around, limits, signals, clock, deadline };
@@ -139,7 +140,7 @@ impl Supervisor<'_> {
         loop {
             self.look();
             let failed = |node: &Live| match node.launch.role {
-                // These roles end only on request.
+                // A store or a memory node ends only on request, so any end is a failure.
                 Role::Store | Role::Memory => node.ended.is_some(),
                 Role::Program => node.status().is_some_and(|status| status != 0),
             };
@@ -165,8 +166,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until the processes have ended, and ignores all other events. Returns whether they
-    /// have.
+    /// Waits until the processes of these roles have ended, and ignores all other events. Returns
+    /// whether all have ended.
     fn outlast(&mut self, roles: &[Role], limit: Duration) -> bool {
         let deadline = self.clock.now() + limit;
         loop {
@@ -187,13 +188,14 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The result of the programs. Programs that still run are ended.
+    /// The result of the programs. Programs that still run get a request to end.
     fn judge(&mut self, halt: Halt) -> (u8, Option<String>) {
         match halt {
             Halt::Reached => (0, None),
             Halt::Failed(at) => {
                 let grace = self.limits.grace;
-                // The reaction of the other programs is worth knowing, so they get time.
+                // The other programs get time, because their reaction to the failure belongs to the
+                // result.
                 if !self.outlast(&[Role::Program], grace) {
                     self.end(&[Role::Program], self.limits.kill_after);
                 }
@@ -238,7 +240,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Requests the end of the processes, and then kills them.
+    /// Requests the end of the processes, and kills those that have not ended after `patience`.
     fn end(&mut self, roles: &[Role], patience: Duration) -> bool {
         self.signal(roles, Signal::TERM.as_raw());
         if self.outlast(roles, patience) {
@@ -249,10 +251,11 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Ends the processes that serve the ended programs. Returns the error, if any.
+    /// Ends the processes that served the programs, after these have ended. Returns the error, if
+    /// any.
     fn stop_rest(&mut self, has_failed: bool) -> Option<String> {
         if has_failed {
-            // Dead nodes did not leave, and a memory node would wait for the end of their leases.
+            // Dead nodes never leave, so a memory node would wait until their leases end.
             self.signal(&[Role::Memory], Signal::TERM.as_raw());
             self.outlast(&[Role::Memory], HASTE);
             // The second signal ends the memory node at once.
@@ -321,7 +324,7 @@ fn hold(command: &[String], around: &Surroundings<'_>) -> Result<Child, AppError
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     let out = child.stdout.take();
     let (said, hears) = channel();
-    // The thread ends with the process.
+    // The thread ends when the process closes its output.
     thread::spawn(move || {
         let line = out.and_then(|out| BufReader::new(out).lines().next()?.ok());
         let _ = said.send(line);

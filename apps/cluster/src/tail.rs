@@ -16,7 +16,7 @@ impl Tail {
         Ok(Tail { file: File::open(path)?, begun: Vec::new() })
     }
 
-    /// The lines that have been completed since.
+    /// The lines that the process has completed since the last call.
     pub(crate) fn lines(&mut self) -> Vec<String> {
         // After a read error the next call tries again.
         let _ = self.file.read_to_end(&mut self.begun);

@@ -6,7 +6,7 @@ use crate::error::{Result, wrong};
 use crate::point::{Point, throughput};
 use crate::rows::{Row, RowKind, Selection, rows};
 
-/// How far a figure may be from the paper's: 30 % of it.
+/// How far a measured number may differ from the paper's number: 30 % of the paper's number.
 const WITHIN: f64 = 0.3;
 
 /// A claim, in the form of the figure's file.
@@ -27,26 +27,27 @@ pub(crate) struct Claim {
     /// The row of the claim: exactly one, unless `of-take` chooses one of several.
     pub(crate) of: Selection,
     pub(crate) of_take: Option<Take>,
-    /// The row to compare with; the same rule applies.
+    /// The row to compare with. It is exactly one, unless `to-take` chooses one of several.
     #[serde(default)]
     pub(crate) to: Selection,
     pub(crate) to_take: Option<Take>,
     /// With these columns the claim is about all rows that `of` selects. Each row is compared with
-    /// the row that has the same values in these columns, and `take` chooses the row that counts.
+    /// the row of `to` that has the same values in these columns. `take` chooses the row that
+    /// counts.
     #[serde(default)]
     pub(crate) each: Vec<String>,
     pub(crate) take: Option<Take>,
-    /// The paper's figure.
+    /// The number in the paper.
     pub(crate) paper: Option<f64>,
-    /// The bound, if the paper gives no figure.
+    /// The bound, if the paper gives no number.
     pub(crate) at_least: Option<f64>,
     pub(crate) at_most: Option<f64>,
-    /// Several claims that differ only in this. Then the cases have the texts.
+    /// Several claims that differ only in these parts. Each case has its own text.
     #[serde(default)]
     pub(crate) cases: Vec<Case>,
 }
 
-/// The own part of one of several similar claims.
+/// The part of a claim that differs from similar claims.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Case {
@@ -57,24 +58,24 @@ pub(crate) struct Case {
     pub(crate) paper: Option<f64>,
 }
 
-/// The measure of a claim. The paper's percentages are fractions here: 37.7 % are 0.377.
+/// What a claim compares. Percentages of the paper are fractions here: 37.7 % is 0.377.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ClaimKind {
-    /// A factor.
+    /// The number divided by the number of the other row.
     #[default]
     Ratio,
-    /// A relative increase: 0.4 for a factor of 1.4.
+    /// A relative increase: 0.4 for a ratio of 1.4.
     Gain,
-    /// A relative decrease.
+    /// A relative decrease: 0.4 for a ratio of 0.6.
     Loss,
-    /// A value.
+    /// The number itself.
     Value,
-    /// A part of all.
+    /// The number itself, as a part of 1, shown in per cent.
     Part,
 }
 
-/// The choice among several rows.
+/// How one number is chosen from several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Take {
@@ -153,7 +154,7 @@ impl Claim {
         self.cases.iter().map(one).collect()
     }
 
-    /// Checks that the claim is consistent, for any points.
+    /// Checks that the claim is consistent, before any points are known.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let refuse = |problem: &str| Err(format!("claim {}: {problem}", self.text));
         if self.text.is_empty() {
@@ -286,13 +287,13 @@ impl Claim {
             .ok_or_else(|| format!("`{which}` selects no point"))
     }
 
-    /// Within 30 % of the paper's figure, or at least on the same side of "no difference". Gains
-    /// and losses are compared as such: 3 % more does not reproduce 17 % more, though 1.03 is near
-    /// 1.17.
+    /// The verdict for our number. "Within" means within 30 % of the paper's number. "Direction"
+    /// means on the same side of "no difference". For gains and losses the differences are
+    /// compared: a gain of 3 % does not reproduce a gain of 17 %, although 1.03 is near 1.17.
     fn compare(&self, ours: f64, paper: f64) -> Verdict {
         let near = (ours / paper - 1.0).abs() <= WITHIN;
         let same_side = match self.kind {
-            // If the paper says "comparable", there is no side.
+            // A ratio of 1 in the paper says "comparable", which has no direction.
             ClaimKind::Ratio if paper == 1.0 => near,
             ClaimKind::Ratio => (ours > 1.0) == (paper > 1.0),
             ClaimKind::Gain | ClaimKind::Loss => ours > 0.0,
@@ -309,7 +310,7 @@ impl Claim {
         // The addition of 0.0 removes a minus sign before zero.
         let percent = |part: f64| (part * 1000.0).round() / 10.0 + 0.0;
         match self.kind {
-            // The text must show the side of "no difference".
+            // Three decimals show on which side of 1 a ratio below 1 is.
             ClaimKind::Ratio if (0.0995..1.0).contains(&number) => format!("{number:.3}x"),
             ClaimKind::Ratio => format!("{}x", digits(number)),
             ClaimKind::Gain => format!("{:+.1} %", percent(number)),

@@ -1,5 +1,5 @@
-//! Makes of the results of many runs a figure: a plot, a table of all points, and whether claims
-//! hold.
+//! Makes a figure from the results of many runs: a plot, a table of all points, and a verdict for
+//! each claim.
 //!
 //! ```text
 //!   scripts/reproduce/figNN.sh ──► points, each a result document with labels
@@ -89,7 +89,7 @@ struct Page {
     parts: Vec<String>,
 }
 
-/// The files that a figure consists of.
+/// The files of one figure.
 const DRAWN: [&str; 4] = ["points.csv", "plot.svg", "claims.json", "table.md"];
 
 impl NamesFiles for Cli {
@@ -149,7 +149,7 @@ fn draw(arguments: &Draw) -> Result<String> {
     let commits: BTreeSet<_> = points.iter().map(|point| point.document.git.as_str()).collect();
     if commits.len() > 1 {
         let commits: Vec<_> = commits.into_iter().collect();
-        // It does not change what was drawn, and whoever reads the claims ought to know.
+        // The commits do not change the figure, but a reader of the claims must know of them.
         let _ = writeln!(
             std::io::stderr(),
             "figure: {name}: the points come of several commits: {}",

@@ -1,4 +1,4 @@
-//! The outputs of a figure: CSV, claims, tables.
+//! The outputs of a figure: points as CSV, claims, tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::claim::JudgedClaim;
 use crate::error::{Result, read, write, wrong};
 use crate::point::Point;
 
-/// All points: labels, the command, then all settings and measurements.
+/// All points as CSV: labels, the command, all settings and measurements.
 pub(crate) fn csv(points: &[Point]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     let mut columns = BTreeSet::new();
@@ -64,7 +64,7 @@ pub(crate) fn markdown(judged: &[JudgedClaim]) -> String {
     text
 }
 
-/// The claims of several figures, in the form that was written.
+/// The claims of several figures, read from the files that this program wrote.
 ///
 /// # Errors
 /// When a file is not one of claims.

@@ -1,7 +1,7 @@
-//! The points of a figure: runs with the labels that the script gave them.
+//! The points of a figure: runs with the labels that a script gave them.
 //!
-//! A file of points has a line for each point, with fields separated by tabs: the result document,
-//! relative to that file; the command; and labels `name=value`.
+//! A file of points has a line for each point. The fields, separated by tabs, are the result
+//! document (relative to the file of points), the command, and labels `name=value`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -14,10 +14,11 @@ pub(crate) enum RowKind {
     /// A point.
     #[default]
     Points,
-    /// A compute node of a point: columns `node`, `role` (`writer` or `reader`, where some nodes
-    /// only write), `ops`, `throughput_ops_s`.
+    /// A compute node of a point, with the columns `node`, `role`, `ops`, `throughput_ops_s`. If
+    /// some nodes only write, `role` is `writer` or `reader`.
     Nodes,
-    /// A compute node of a point at a time: columns `node`, `role`, `time_us`, `ops` (so far).
+    /// A compute node of a point at one time, with the columns `node`, `role`, `time_us`, and `ops`
+    /// (so far).
     Time,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) columns: BTreeMap<String, String>,
 }
 
-/// A selection of rows: one or several valid values per column.
+/// A selection of rows: for each named column the values that a row may have.
 pub(crate) type Selection = BTreeMap<String, OneOrMore>;
 
 /// The valid values of a column.
@@ -68,7 +69,7 @@ impl Row {
         }
     }
 
-    /// Whether the row is selected. A missing column matches nothing.
+    /// Whether the row is selected. A row without a named column is not selected.
     pub(crate) fn is(&self, selection: &Selection) -> bool {
         selection.iter().all(|(name, wanted)| self.text(name).is_some_and(|text| wanted.has(text)))
     }
@@ -84,7 +85,7 @@ impl Row {
 /// The rows of a kind.
 ///
 /// # Errors
-/// For rows over time, when a point was run without series.
+/// For rows over time: a point was run without a series.
 pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for point in points {
@@ -121,7 +122,7 @@ pub(crate) fn rows(points: &[Point], kind: RowKind) -> Result<Vec<Row>> {
             let step_us = row.number("config.series_us")?;
             let end_us = document.elapsed_s * 1e6;
             for (index, ops) in node.series.iter().enumerate() {
-                // Operations that began before the end and ended after it may have an interval of
+                // Operations that ended after the end of the measured time may have an interval of
                 // their own.
                 if step_us * index as f64 >= end_us {
                     break;

@@ -28,19 +28,19 @@ pub(crate) struct Plot {
     pub(crate) kind: PlotKind,
     #[serde(default)]
     pub(crate) rows: RowKind,
-    /// Only these rows are drawn.
+    /// The rows that are drawn.
     #[serde(default)]
     pub(crate) only: Selection,
     /// The column with a panel for each of its values. Without it there is one panel.
     pub(crate) panel: Option<String>,
-    /// The titles of panels, by value of `panel`. A missing title is the value itself, or for
-    /// percentages of reads the paper's name.
+    /// The titles of panels, by value of `panel`. Without a title, a panel shows the value itself,
+    /// or the paper's name for a percentage of reads.
     #[serde(default = "mixes")]
     pub(crate) panel_titles: BTreeMap<String, String>,
     /// The column of the horizontal axis, or of a table's columns.
     pub(crate) x: String,
-    /// Whether numbers stand at their own positions on the horizontal axis. Otherwise all values
-    /// have the same distance.
+    /// Whether numbers stand at their own positions on the horizontal axis. Otherwise neighbouring
+    /// values have equal distances.
     #[serde(default)]
     pub(crate) x_is_linear: bool,
     /// A divisor for the numbers of a linear horizontal axis.
@@ -59,12 +59,13 @@ pub(crate) struct Plot {
     /// Whether the vertical axis is logarithmic.
     #[serde(default)]
     pub(crate) y_is_log: bool,
-    /// The column with a line, a colour of bars or a row of the table for each of its values.
+    /// The column that distinguishes lines, colours of bars or rows of a table, one for each of its
+    /// values.
     #[serde(default = "series")]
     pub(crate) series: String,
-    /// For a table: cells are ratios to the row with this value.
+    /// For a table: the name of the base row. Cells of other rows are ratios to it.
     pub(crate) base: Option<String>,
-    /// For a line plot: bars of parts behind the lines, on an axis of their own.
+    /// For a line plot: bars behind the lines, which show parts on an axis of their own.
     pub(crate) bars: Option<Bars>,
 }
 

@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// All of the files as one history.
+/// All files as one history.
 fn load(histories: &Histories) -> Result<TransactionHistory, AppError> {
     TransactionHistory::load_all(&histories.files, histories.size_max)
         .map_err(|error| AppError::Usage(error.to_string()))

@@ -11,8 +11,8 @@ fn history(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program starts")
 }
 
-/// Bug: a shell with the program in its path ran its own builtin `history`. Fix: a name that no
-/// shell has.
+/// Bug: a shell with the program's directory in its path ran its own builtin `history`. Fix: the
+/// program has a name that no shell has.
 #[test]
 fn a_shell_with_the_program_in_its_path_runs_the_program() {
     let program = Path::new(env!("CARGO_BIN_EXE_histories"));
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Two transactions that each count up from the same version, or one after the other.
+/// Two transactions that count up, both from the same version or one after the other.
 fn recorded(directory: &TempDir, is_lost: bool) -> PathBuf {
     let path = directory.path().join(format!("lost-{is_lost}"));
     let recording = Recording::create(&path, 0).expect("a new file");
@@ -70,7 +70,7 @@ fn an_export_does_not_replace_its_source() {
     }
 }
 
-/// Bug: two transactions with one number counted as two that wrote the same version. So a
+/// Bug: two transactions with the same number counted as two writers of the same version. So a
 /// serializable run was reported as not serializable.
 #[test]
 fn a_transaction_that_stands_twice_is_an_error_of_the_command_line() {
@@ -136,7 +136,7 @@ fn files_of_one_run_are_checked_together() {
     std::fs::write(&other, of_another_node).expect("room");
     let output = history(&["check", one.to_str().expect("text"), other.to_str().expect("text")]);
     let out = text(&output.stdout);
-    // Both have the same timestamps, which is impossible within one run.
+    // The two histories have the same timestamps, which is impossible within one run.
     assert!(out.contains("timestamp: ") && out.contains("6 committed"), "{out}");
 }
 

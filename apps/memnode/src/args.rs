@@ -22,8 +22,8 @@ pub(crate) struct Cli {
     pub(crate) memory_mb: u64,
     #[arg(long, hide = true, help_heading = "Old name of --memory-mb", conflicts_with = "memory_mb", value_parser = size)]
     memory: Option<u64>,
-    /// Take all memory at the start instead of at the first touch: for figures without the time
-    /// that the operating system needs to provide it.
+    /// Touch all memory at the start, so that the measured time has no page faults of the operating
+    /// system.
     #[arg(long, hide = true, help_heading = "Settings: Memory")]
     pub(crate) prefault: bool,
     /// Seconds to wait for the compute nodes to leave, when told to stop.

@@ -1,9 +1,9 @@
 //! One memory node of a cluster of processes.
 //!
 //! ```text
-//!   args      what is asked for, checked before anything starts
+//!   args      the command line, checked before the node joins
 //!     │
-//!   serve     join ──► memory that others use ──► a signal, or the lease is lost ──► drain, leave
+//!   serve     join ──► memory for other nodes ──► a signal, or a lost lease ──► drain, leave
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The node from its start to its end.
+//! The memory node's process, from its start to its end.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         let text = "a memory node is one of a cluster: say which, with --join file:/DIRECTORY/NAME or etcd://HOST:PORT/NAME";
         return Err(AppError::Usage(text.to_owned()));
     };
-    // Checked here, where the user can mend it: later the node that formats memory would fail.
+    // The size is checked here, because the user can correct it here. Otherwise the node that
+    // formats the memory would fail.
     let least = 2 * ClusterConfig::default().chunk_size;
     let bytes = cli.memory_bytes();
     if bytes < least {

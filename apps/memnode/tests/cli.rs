@@ -1,4 +1,4 @@
-//! The program's command line and its end, from outside.
+//! The program's command line, and how it ends, as a user sees it.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use latchwork_processes::command;
 
-/// Starts a memory node by this command, waits until it serves, and returns the process.
+/// Starts a memory node by this command, and returns the process when it serves.
 fn serving(command: &mut Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
@@ -22,7 +22,7 @@ fn signal(child: &Child, name: &str) {
     assert!(killed.expect("it starts").success());
 }
 
-/// The exit status, within a minute.
+/// The exit status. The process must end within a minute.
 fn status(mut child: Child) -> Option<i32> {
     for _ in 0..600 {
         if let Some(status) = child.try_wait().expect("it is a child") {
@@ -46,7 +46,7 @@ fn a_closed_terminal_ends_it_in_order_unless_it_is_to_outlive_that() {
     signal(&child, "-HUP");
     assert_eq!(status(child), Some(0));
 
-    // The id was released; otherwise no node could begin here any more.
+    // The first node has released the id, because otherwise no node could start under it.
     let line = format!("trap '' HUP; exec {program} {arguments}");
     let mut child = serving(command("sh").args(["-c", &line]));
     signal(&child, "-HUP");

@@ -28,7 +28,7 @@ use latchwork_workload::micro::WriteKind;
 #[command(mut_arg("stripes", |arg| arg.help("Memory nodes over which each compute node spreads the lines. [default: all]")))]
 #[command(mut_arg("inflight", |arg| arg.default_value("1")))]
 #[command(mut_arg("memory_nodes", |arg| arg.help("Memory nodes. [default: 2; with --fabric sim as many as compute nodes]")))]
-#[command(mut_arg("threads", |arg| arg.help("Workers of each compute node. [default: as many threads as give each core one; 8 in a simulated network]")))]
+#[command(mut_arg("threads", |arg| arg.help("Workers (threads) of each compute node. [default: cores / compute nodes, at least 1, and 8 in a simulation]")))]
 pub(crate) struct Flags {
     /// Lines that each node accesses.
     #[arg(long, value_name = "N", default_value = "24000", value_parser = whole(1..=100_000_000u64), help_heading = "Workload")]
@@ -149,7 +149,7 @@ fn skew(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The flags, with what only clap knows of them.
+/// The flags, with the information that only clap's matches have.
 pub(crate) struct Cli(pub(crate) Flags);
 
 impl NamesFiles for Cli {

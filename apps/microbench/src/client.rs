@@ -32,7 +32,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Number of clients of all workers.
+    /// The number of clients of all workers.
     pub(crate) fn clients(settings: &Settings) -> usize {
         let cluster = &settings.cluster;
         cluster.compute_nodes * cluster.workers * cluster.inflight
@@ -49,9 +49,9 @@ pub(crate) struct Done {
     pub(crate) series: Vec<u64>,
     /// Writes of each client, warm-up included.
     pub(crate) writes: Vec<(usize, u64)>,
-    /// The first item with contents that no write left.
+    /// The first item with contents that no write has produced.
     pub(crate) garbage: Option<String>,
-    /// Items that were checked during the run.
+    /// The number of items that were checked during the run.
     pub(crate) looked_at: u64,
     /// The worker's history of the sample.
     pub(crate) witness: Witness,
@@ -61,9 +61,9 @@ pub(crate) struct Done {
 
 /// The results of an access.
 struct Ended {
-    /// The stamp in the item, if the access read it.
+    /// The stamp in the item, if the access read the item.
     found: Option<Result<ItemTag, Garbage>>,
-    /// The written stamp.
+    /// The stamp that the access wrote.
     wrote: Option<ItemTag>,
 }
 
@@ -161,15 +161,16 @@ impl Runner {
         let mut writes = 0;
         let mut begin = self.handle.now();
         loop {
-            // Other tasks run in between, even if all accesses hit. In virtual time an access does
-            // not take effect before its time.
+            // Other tasks run between two accesses, even if all accesses hit. In virtual time an
+            // access takes effect at its own time.
             self.handle.coop().await;
             self.handle.catch_up().await;
             let Some(part) = self.run.course.next(&self.share, begin) else { break };
             let access = stream.draw();
-            // The stamp is the client's own: no two writes have the same.
+            // The stamp belongs to this client: no two blind writes have the same stamp.
             let stamp = ItemTag(1 + client as u64 + clients * writes);
-            // A buffered write takes effect after its return. Other tests check its visibility.
+            // A buffered write takes effect after its return, so it is not recorded. Other tests
+            // check when it becomes visible.
             let sampled = self.buffer.is_none() && self.run.sample.has(access.line);
             let invoked = if sampled { self.handle.instant() } else { begin };
             let ended = self.access(access, stamp).await;
@@ -227,7 +228,7 @@ impl Runner {
             let stamp = match found {
                 None => own,
                 Some(Ok(ItemTag(found))) => ItemTag(found + 1),
-                // The item stays as it is, for a search for the cause.
+                // The item stays unchanged, so that its contents can help to find the cause.
                 Some(Err(_)) => return Ended { found, wrote: None },
             };
             layout.write(number, stamp, |at, word| words.set_u64(offset + 8 * at, word));
@@ -241,7 +242,7 @@ impl Runner {
         let operation = match (ended.wrote, ended.found) {
             (Some(stamp), _) => RegisterOperation::Write(stamp),
             (None, Some(Ok(stamp))) => RegisterOperation::Read(stamp),
-            // The check of contents handles this case.
+            // The check of contents reports this case.
             (None, _) => return,
         };
         let item = (access.line, access.item);

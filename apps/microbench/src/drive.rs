@@ -17,14 +17,14 @@ use crate::outcome::Outcome;
 use crate::sample_history::{Sample, Witness};
 use crate::settings::Settings;
 
-/// Time between the start of a run of several processes and its begin, so that all workers are
+/// The time between the call of a run of several processes and its begin, so that all workers are
 /// ready.
 const LEAD_TIME: Duration = Duration::from_millis(20);
 
 /// Runs all phases with the settings.
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // The size of the memory nodes of other processes is known now.
+    // The memory nodes of other processes have said their size by now.
     settings.cluster = cluster.config().clone();
     let outcome = phases(Arc::new(settings), &cluster);
     cluster.end(outcome)
@@ -68,7 +68,7 @@ fn phases(settings: Arc<Settings>, cluster: &RunCluster) -> Result<Outcome, AppE
     done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
     let ends = cluster.share(run.sample.until())?;
     ends.into_iter().for_each(|until| run.sample.ends(until));
-    // Buffered writes are not linearizable, and times of different clocks cannot be compared.
+    // Buffered writes are not linearizable. Times of different clocks cannot be compared.
     if !settings.relaxed.consistency.buffers() && cluster.has_one_clock() {
         checks.push(match witness.judge(&run.sample) {
             Ok(()) => {
@@ -90,9 +90,9 @@ struct Measured {
     went: Went,
     /// The results of each worker.
     done: Vec<Done>,
-    /// The limit of the run.
+    /// The resource that limited the run, if it is known.
     limit: Option<Limit>,
-    /// How far the figures can be trusted, if time was real.
+    /// How far the figures can be trusted, in real time.
     conditions: Option<Conditions>,
 }
 
@@ -103,7 +103,7 @@ fn measure(
     lines: &Arc<Vec<GlobalAddr>>,
 ) -> Result<Measured, AppError> {
     let workers = settings.cluster.compute_nodes * settings.cluster.workers;
-    // Each process does its share of the common operations.
+    // Each process does its share of the operations of the whole run.
     let Plan { warmup, operations, time } = settings.plan;
     let plan = Plan {
         warmup: match warmup {
@@ -132,7 +132,7 @@ fn measure(
     let done: Vec<Option<Done>> = done?;
     let conditions = cores.after(cluster)?;
     let limit = limit.or_else(|| Limit::of_threads(conditions.as_ref(), None));
-    // The reason for the failure comes before the report that workers have no results.
+    // A failure of the run is reported first, because the missing results follow from it.
     let went = cluster.all_went(run.course.went())?;
     let lost = || AppError::Failed("a worker ended without a result".to_owned());
     let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;

@@ -19,13 +19,13 @@ pub(crate) struct Figures {
     /// The counters of each node.
     pub(crate) counters: Vec<Counters>,
     pub(crate) warm_ups: u64,
-    /// Number of windows of a warm-up until steady.
+    /// The number of windows of a warm-up that goes on until the hit ratio is steady.
     pub(crate) warm_up_windows: usize,
     /// Operations of each node up to the end of each interval.
     pub(crate) series: Vec<Vec<u64>>,
-    /// The limit of the run.
+    /// The resource that limited the run, if it is known.
     pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, if time was real.
+    /// How far the figures can be trusted, in real time.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -55,7 +55,7 @@ impl Figures {
                 *step = sum;
             }
         }
-        // An access that began in time may end later, and counts.
+        // An access that began in the measured time counts, also if it ended later.
         let end = done.iter().map(|worker| worker.end).max().unwrap_or(went.end).max(went.end);
         let phase = ResultPhase::new(latencies.ok(), (end - went.from).as_secs_f64());
         Figures {
@@ -71,7 +71,7 @@ impl Figures {
         }
     }
 
-    /// Costs per operation on average, by name; all finite.
+    /// Average costs per operation, by name. All values are finite.
     pub(crate) fn measures(&self) -> Vec<(&'static str, f64)> {
         let total: Counters = self.counters.iter().copied().sum();
         let ops = (self.node_ops.iter().sum::<u64>()).max(1) as f64;
@@ -123,9 +123,9 @@ mod tests {
         assert!((jain(&[1, 2, 3]) - 36.0 / 42.0).abs() < 1e-12);
     }
 
-    /// Bug: a short timed run had too high a rate. Mechanism: accesses counted that ended after the
-    /// time that their number was divided by. Fix: the time goes on until the last worker's last
-    /// access has ended.
+    /// Bug: a short timed run had too high a rate. Mechanism: the count had accesses that ended
+    /// after the measured time, by which the count was divided. Fix: the measured time ends with
+    /// the last access of the last worker.
     #[test]
     fn the_rate_is_of_the_time_until_the_last_access_has_ended() {
         let arguments = ["microbench", "--time", "0.001", "--threads", "1"];

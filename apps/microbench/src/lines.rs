@@ -29,7 +29,7 @@ impl Place {
         item as usize * self.layout.bytes()
     }
 
-    /// The item's number: its global address, which is unique.
+    /// The item's number: the global address of the item, which is unique.
     pub(crate) fn number(&self, line: GlobalAddr, item: u64) -> ItemNumber {
         ItemNumber(line.bits() + (LINE_HEADER + self.offset(item)) as u64)
     }
@@ -42,7 +42,7 @@ fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
 }
 
 /// Allocates one worker's share of the lines, and fills their items with the first stamp. Returns
-/// the addresses as bits.
+/// the addresses of the lines as bits.
 pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, AppError> {
     let (memory, place) = (&member.memory, Place::of(settings));
     let config = &settings.cluster;
@@ -51,7 +51,7 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
     let mut lines = Vec::new();
     for _ in share(count, member.index, workers) {
         if stop::is_aborted() {
-            // The caller finds out why there are too few.
+            // The caller reports why some lines are missing.
             break;
         }
         let made = async {
@@ -73,8 +73,8 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
     Ok(lines)
 }
 
-/// The accessed lines out of the allocated ones. Each memory node has the same number of them, and
-/// lines with consecutive numbers are on different nodes.
+/// The lines to access, out of all allocated lines. Each memory node has the same number of them.
+/// Lines with consecutive numbers are on different memory nodes.
 pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<GlobalAddr> {
     let mut nodes: BTreeMap<_, Vec<GlobalAddr>> = BTreeMap::new();
     for line in made {
@@ -93,16 +93,16 @@ pub(crate) fn spread(made: impl Iterator<Item = GlobalAddr>, lines: u64) -> Vec<
     spread
 }
 
-/// The findings of one worker at the end.
+/// What one worker found at the end.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) items: u64,
     /// The sum of all stamps.
     pub(crate) stamps: u64,
-    /// The number of items with contents that no write left, and the first of them.
+    /// The number of items with contents that no write has produced, and the first of them.
     pub(crate) garbage: u64,
     pub(crate) first: Option<String>,
-    /// The largest stamp of each client, if stamps are the clients' own.
+    /// The largest stamp of each client, if each client has its own stamps.
     pub(crate) last_of: Vec<u64>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) async fn inspect(
     Ok(found)
 }
 
-/// Why memory failed, with the flag that helps.
+/// The reason why memory failed, with the flag that helps.
 pub(crate) fn failed(settings: &Settings, error: &MemoryError) -> String {
     let given = settings.cluster.memory_bytes;
     match error {

@@ -1,12 +1,12 @@
 //! The micro-benchmark of GAM and SELCC, on threads, of many processes, or in virtual time.
 //!
 //! ```text
-//!   args, settings       what is asked for, checked before anything starts
+//!   args, settings       the command line, checked before any thread starts
 //!        |
 //!   drive                lines ──► client ──► lines, each on every worker of every compute node
 //!     lines              allocates and fills the lines; reads them all at the end
-//!     client             accesses, and what they saw
-//!     witness            histories of a sample of the lines
+//!     client             accesses to the lines, and their results
+//!     sample_history     histories of a sample of the lines
 //!        |
 //!   outcome              lines for scripts, a table for people, the result document
 //! ```

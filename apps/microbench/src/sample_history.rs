@@ -1,8 +1,8 @@
 //! Histories of a sample of the lines, for a check after the run: whether one order of the accesses
 //! to each item explains the answers of all clients.
 //!
-//! Stamps of an item differ: stamps of blind writes are the client's own, and locked writes count
-//! up. Two locked writes with the same stamp are a lost write.
+//! The stamps of one item differ. Each client has its own stamps for blind writes. A locked write
+//! adds one to the stamp that it finds, so two locked writes with the same stamp mean a lost write.
 
 use latchwork_history::calls::{Call, CallHistory, RegisterOperation, check_register};
 use latchwork_runtime::Time;
@@ -10,25 +10,24 @@ use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_workload::micro::{AccessStream, ClientIndex, ItemTag, MicroWorkload};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of lines with a recorded history, and the fraction of lines that it may not
-/// exceed: an eighth.
+/// The highest number of lines with a recorded history. At most an eighth of all lines have one.
 const LINES: u64 = 256;
 const OF_LINES: u64 = 8;
 
 /// Maximum number of draws to find these lines.
 const DRAWS: usize = 10_000;
 
-/// Maximum number of recorded accesses of all workers together. If popular lines have more, the
-/// later accesses are left out.
+/// The highest number of recorded accesses of all workers together. After it the workers record no
+/// accesses.
 const CALLS: usize = 400_000;
 
-/// The lines with a recorded history: the first ones that clients request, so popular lines are
-/// among them.
+/// The lines with a recorded history: the first lines that clients request, so that popular lines
+/// are among them.
 pub(crate) struct Sample {
     has: Vec<bool>,
     /// Maximum number of calls per worker.
     room: usize,
-    /// Later calls are not all recorded, in nanoseconds.
+    /// The time, in nanoseconds, after which calls may be missing from the record.
     until: AtomicU64,
 }
 
@@ -54,7 +53,8 @@ impl Sample {
         self.has[line as usize]
     }
 
-    /// Declares that calls after this time are not all recorded.
+    /// Sets the time after which calls may be missing from the record, unless it is earlier
+    /// already.
     pub(crate) fn ends(&self, until: Time) {
         self.until.fetch_min(until.as_nanos(), Ordering::AcqRel);
     }
@@ -88,7 +88,7 @@ impl Witness {
         }
         self.history.record(item, Call { invoked, returned: Some(returned), operation });
         if self.history.len() == sample.room {
-            // Calls that any worker begins from now on may be missing.
+            // Calls that any worker begins after this time may be missing.
             sample.ends(returned);
         }
     }
@@ -110,8 +110,9 @@ impl Witness {
     pub(crate) fn judge(&self, sample: &Sample) -> Result<(), String> {
         let until = sample.until();
         let checked = self.history.check(|calls| {
-            // A read that returned later may have seen a write that was not recorded. A read that
-            // returned before saw only writes that began before, and those are recorded.
+            // A read that returned after `until` may have seen a write that was not recorded. A
+            // read that returned earlier saw only writes that began earlier, and all these are
+            // recorded.
             let known = |call: &&Call<RegisterOperation<ItemTag>>| {
                 matches!(call.operation, RegisterOperation::Write(_))
                     || call.returned.is_some_and(|returned| returned <= until)
@@ -194,7 +195,7 @@ mod tests {
         let (mut first, mut second) = (Witness::default(), Witness::default());
         note(&mut first, &sample, 10, write(1));
         note(&mut first, &sample, 20, write(2));
-        // The sample is full at 25. A write at 30 is not recorded, and a read in progress saw it.
+        // The record is full at 25. The write at 30 is not recorded, and a read in progress saw it.
         note(&mut first, &sample, 30, write(3));
         let span = (Time::from_nanos(24), Time::from_nanos(40));
         second.note(&sample, (3, 1), span, read(3));

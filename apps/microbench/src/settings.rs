@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 
 use crate::args::{Flags, WarmupFlag};
 
-/// Workers of each node of a simulated network. The number is fixed, so that the machine's cores do
-/// not change the figures.
+/// Workers of each node in a simulation. The number is fixed, so that the figures do not depend on
+/// the machine's cores.
 const THREADS_SIMULATED: usize = 8;
 
-/// Memory nodes on real fabrics, so that lines are on more than one node.
+/// Memory nodes on real fabrics. With two of them, lines are on more than one memory node.
 const MEMORY_NODES_DEFAULT: usize = 2;
 
 /// Operations to measure if the run has no limit.
 const OPERATIONS_DEFAULT: u64 = 200_000;
 
-/// The part of its lines that a node can cache: 8 GB of 48 (SELCC 7.1).
+/// The part of its lines that a node can cache: 8 GB of 48 GB, as in the paper (SELCC 7.1).
 const CACHE_SHARE_DEFAULT: f64 = 1.0 / 6.0;
 
 /// All settings of a run.
@@ -190,7 +190,7 @@ fn cluster(
     let mut cluster = cluster.clone();
     if !flags.cache_in_mib {
         let share = flags.cache_share.unwrap_or(CACHE_SHARE_DEFAULT);
-        // More frames than lines would be useless.
+        // The limit on the share avoids frames that would have no use.
         let lines = (share.min(2.0) * flags.lines as f64).ceil() as usize;
         let frames = lines.max(64);
         cluster.cache_mb = Cache::footprint(frames, cluster.gcl_size as usize) as f64 / MIB as f64;
@@ -206,24 +206,24 @@ fn cluster(
     Ok(config)
 }
 
-/// Chunks of 512 lines, less the table. They are small enough to spread a data set of any size
-/// evenly over memory nodes. They are large enough for the latch words of a chunk to cover all
-/// buckets of a NIC with 12 bits of buckets (Sherman 3.2.2).
+/// The size of a chunk: 512 lines, including the chunk's latch table. Such chunks are small enough
+/// to spread a data set of any size evenly over the memory nodes. They are large enough that the
+/// latch words of a chunk cover all buckets of a NIC with 12 bits of buckets (Sherman 3.2.2).
 fn chunk_size(line_size: u32) -> u64 {
     (512 * u64::from(line_size)).max(Geometry::MIN_CHUNK)
 }
 
-/// Lines to allocate so that each memory node has its part of `lines`. Compute nodes take lines of
-/// the memory nodes in turn, but not in step.
+/// The number of lines to allocate, so that each memory node has its part of `lines`. Compute nodes
+/// take lines from the memory nodes in turn, but not all in step.
 pub(crate) fn allocated(lines: u64, config: &ClusterConfig) -> u64 {
     lines + 2 * (config.compute_nodes * config.memory_nodes) as u64
 }
 
-/// Memory of each memory node with room for all lines.
+/// The size of each memory node, in bytes, with room for all lines.
 fn memory_bytes(lines: u64, config: &ClusterConfig) -> u64 {
     let (nodes, memory_nodes) = (config.compute_nodes as u64, config.memory_nodes as u64);
     let lines_each = allocated(lines, config).div_ceil(nodes * memory_nodes) + 1;
-    // 512 lines less the table, which takes 4 of the smallest lines.
+    // A chunk of 512 lines has at least 500 lines besides its table.
     let chunks = nodes * lines_each.div_ceil(500) + 2;
     let bytes = chunks * chunk_size(config.line_size);
     bytes.max(2 * config.chunk_size)

@@ -55,7 +55,7 @@ pub(crate) struct WorldArgs {
     /// Memory nodes.
     #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) memory_nodes: Option<usize>,
-    /// Workers of each compute node, a simulated thread each.
+    /// Workers (simulated threads) of each compute node.
     #[arg(long = "threads", alias = "workers", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) workers: Option<usize>,
     /// Operations that each worker has in flight: its tasks, each of which does one operation after
@@ -68,7 +68,7 @@ pub(crate) struct WorldArgs {
     /// Bytes of a line, a power of two from 512 to 65536.
     #[arg(long = "gcl-size", alias = "line-size", value_name = "BYTES", value_parser = line_size, help_heading = "World")]
     pub(crate) line_size: Option<u32>,
-    /// Coherence protocol: selcc or sel.
+    /// Coherence protocol, by its name.
     #[arg(long, value_name = "NAME", help_heading = "World")]
     pub(crate) protocol: Option<Protocol>,
     /// Times of the network: calm, rough or harsh, where the seed draws them; or the name or the
@@ -211,7 +211,8 @@ impl NamesFiles for Cli {
                 scenario.chain(run.world.files()).chain(outputs).collect()
             }
             Command::Hunt(hunt) => hunt.world.files().chain(hunt.output.files()).collect(),
-            // What it leaves behind is for hunts, and made anew: its own scenario is among it.
+            // The evidence of a shrink is written anew, and may replace the scenario that the
+            // command reads. So the check for equal names leaves the evidence out.
             Command::Shrink(shrink) => shrink.world.files().collect(),
             Command::Calibrate(calibrate) => {
                 let nic = calibrate.nic.iter().map(NicChoice::file);
@@ -261,7 +262,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 fn network(text: &str) -> Result<Network, String> {
     let network = Network::from(text.to_owned());
-    // A profile is read here, so that what is wrong with it is told before anything starts.
+    // The profile is read here, so that an error in it appears before any world runs.
     network.config().map_err(|error| error.to_string())?;
     Ok(network)
 }

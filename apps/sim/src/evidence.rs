@@ -1,4 +1,5 @@
-//! The evidence of a failed world: a directory with all files to understand and replay it.
+//! The evidence of a failed world: a directory with the files that are needed to understand and
+//! replay the world.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use latchwork_verbs::GlobalAddr;
 use crate::outcome;
 use crate::world::in_a_line;
 
-/// Maximum number of entries of a log.
+/// The highest number of entries of a log.
 pub(crate) const LOG_ENTRIES: usize = 1_000_000;
 
 /// Number of steps of a diagram.
@@ -30,7 +31,7 @@ pub(crate) fn line_of_failure(trace: &Trace, report: &WorldReport) -> Option<Glo
 pub(crate) struct Failed<'a> {
     pub(crate) found: (&'a Scenario, &'a WorldReport),
     pub(crate) shrunk: (&'a Scenario, &'a WorldReport),
-    /// The steps of its reduction, in words.
+    /// The steps of the shrinking, in words.
     pub(crate) how: String,
 }
 

@@ -2,13 +2,13 @@
 
 use latchwork_hunt::FaultPlan;
 
-/// The field that an item of a list sets, and the form of its value.
+/// The field of a plan that an item of a list sets, and the form of the item's value.
 enum Item {
     /// A rate of one in N: `1/50`.
     Rate(fn(&mut FaultPlan) -> &mut u64),
     /// A count: `3`.
     Count(fn(&mut FaultPlan) -> &mut u32),
-    /// A number with a unit in its name, not zero.
+    /// A number that is not zero, with a unit in the item's name.
     Number(fn(&mut FaultPlan) -> &mut u64),
 }
 
@@ -29,7 +29,7 @@ const ITEMS: [(&str, Item); 14] = [
     ("until-us", Item::Number(|plan| &mut plan.until_us)),
 ];
 
-/// The faults of a list, and no others; `none` is the empty list.
+/// A plan with the faults of a list and no others; `none` is the empty list.
 pub(crate) fn parse(text: &str) -> Result<FaultPlan, String> {
     let mut plan = FaultPlan::default();
     if text == "none" {

@@ -26,7 +26,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let from_seed = arguments.from_seed.unwrap_or_else(fresh_seed);
     let jobs = arguments.jobs.unwrap_or_else(jobs_default);
     let scenario = |seed: u64| arguments.world.scenario(seed);
-    // An error that no seed could avoid is reported before any world runs.
+    // An error that every seed has is reported before any world runs. Twenty seeds are tried.
     (from_seed..from_seed.saturating_add(20)).try_for_each(|seed| world::check(&scenario(seed)))?;
     let json = arguments.output.destination()?;
     directory_to_write("--out", &arguments.shrink.out)?;
@@ -39,7 +39,7 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let left = AtomicU64::new(arguments.worlds.unwrap_or(u64::MAX));
     let take = |n: u64| n.checked_sub(1);
     let go_on = || {
-        // Relaxed: nothing else depends on this count.
+        // Relaxed: no other memory depends on this count.
         clock.now() < until && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     };
     let shown = Mutex::new(Totals::default());
@@ -69,10 +69,10 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
         document.checks.insert("worlds".to_owned(), outcome);
         summary = summary.and(write(output, document.to_json()));
     }
-    // Without --keep-going other worlds may have failed in the same moment. Their seeds are printed
-    // above.
+    // Without --keep-going several worlds may fail before the hunt stops. Their seeds are printed
+    // above, and only the first gets evidence.
     let kept = if arguments.keep_going { failed.len() } else { 1 };
-    // Each of several failures gets its share of the time.
+    // Several failures share the time for shrinking.
     let share = u32::try_from(failed.len().min(kept).max(1)).unwrap_or(u32::MAX);
     for (scenario, report) in failed.iter().take(kept) {
         let budget = arguments.shrink.shrink_seconds / share;
@@ -85,8 +85,8 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
 
 /// A start seed that differs from those of other hunts.
 fn fresh_seed() -> u64 {
-    // The hasher's keys are the standard library's only source of randomness. The seeds are short,
-    // and ranges of different hunts do not overlap.
+    // The hasher's keys are the only source of randomness in the standard library. The seeds are
+    // short. A first seed is a multiple of 10,000, so short hunts seldom overlap.
     RandomState::new().hash_one(0_u8) % 1_000_000_000 * 10_000
 }
 
@@ -109,7 +109,7 @@ fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
 }
 
 /// The number of worlds with changed settings of the protocol, and how many of all possible changes
-/// occurred.
+/// these worlds had.
 fn settings(totals: &Totals) -> String {
     let mut words = Vec::new();
     for (changed, what) in [(0, "as they are"), (1, "one changed"), (2, "two")] {

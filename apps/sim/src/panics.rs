@@ -1,5 +1,5 @@
-//! Panics inside worlds. They are failures of the world, and thousands of worlds may have the same
-//! panic.
+//! Panics inside worlds. A panic is a failure of its world. Thousands of worlds may panic at one
+//! place.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

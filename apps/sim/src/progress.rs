@@ -24,7 +24,7 @@ pub(crate) fn show<T>(
     std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         let display = move || display(length, clock, totals, &ended);
-        // Without a thread there is no progress display, and nothing else is lost.
+        // Without a thread the hunt only lacks its progress display.
         let _display =
             std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
         let result = body();

@@ -39,7 +39,7 @@ pub(crate) fn jobs_default() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The findings and the written files, for people.
+/// The text about a failed world and its files, for people.
 pub(crate) fn told(evidence: &Evidence) -> String {
     let directory = evidence.directory.display();
     format!(

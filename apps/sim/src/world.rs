@@ -79,7 +79,7 @@ impl WorldArgs {
         scenario.elide_payloads |= self.elide_payloads;
         scenario.plant = self.plant.or(scenario.plant);
         if self.faults.is_none() {
-            // The seed drew the faults for other numbers of nodes.
+            // The seed drew the faults for other numbers of nodes, so the counts are limited here.
             let (nodes, memory) = (scenario.compute_nodes as u32, scenario.memory_nodes as u32);
             let plan = &mut scenario.faults;
             plan.deaths = plan.deaths.min(nodes - 1);
@@ -91,7 +91,7 @@ impl WorldArgs {
     }
 }
 
-/// Settings that contradict each other, in one line.
+/// Refuses settings that contradict each other. The error is one line.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), AppError> {
     scenario.check().map_err(|error| AppError::Usage(error.to_string()))
 }
@@ -114,7 +114,8 @@ pub(crate) fn in_a_line(scenario: &Scenario) -> String {
         scenario.frames,
         scenario.line_size,
         scenario.network,
-        // A list in words, so that a terminal can fold it; --faults accepts the same list.
+        // The comma and the space let a terminal fold the list; --faults accepts the list without
+        // spaces.
         faults::list(&scenario.faults).replace(',', ", "),
         plant.unwrap_or_default(),
     )

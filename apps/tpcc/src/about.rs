@@ -1,17 +1,18 @@
 //! The description of a database: its size, its origin, and the number of its runs.
 //!
-//! The description is one row of a table of its own. The program makes that table first, so that
-//! the row is found in a log before there is a database.
+//! The description is one row of a table of its own. The program makes this table first, so that
+//! its id is known, and the row can be found in a log before a database exists.
 
 use latchwork_txn::schema::{ColumnType, ColumnValue, Schema, SchemaError};
 use latchwork_txn::{TableId, TxnError};
 use latchwork_wal::Replayed;
 use latchwork_workload::WorkloadError;
+use latchwork_workload::tpcc::key::RUN_MAX;
 use latchwork_workload::tpcc::{Population, Scale, TpccTable};
 
 use crate::tables::{Rows, Store};
 
-/// The table's name, and the number that it has as the first table.
+/// The name of the table, and its id as the first table.
 const NAME: &str = "TPC-C";
 const ID: TableId = TableId(1);
 
@@ -71,16 +72,23 @@ impl About {
         store.load(&rows, &KEY, &self.encode()?).await
     }
 
-    /// Counts another run, and returns its number, from 1. Numbers wrap around.
-    pub(crate) async fn begin_run(store: &Store) -> Result<u16, TxnError> {
+    /// The description after one more run. `None` if the database has had all numbers of runs.
+    fn with_one_more_run(self) -> Option<About> {
+        let runs = self.runs.checked_add(1).filter(|run| *run <= RUN_MAX)?;
+        Some(About { runs, ..self })
+    }
+
+    /// Counts another run, and returns the run's number, from 1. `None` if the database has had all
+    /// numbers of runs: rows of HISTORY of a further run would have the keys of earlier rows.
+    pub(crate) async fn begin_run(store: &Store) -> Result<Option<u16>, TxnError> {
         let rows: Rows = store.table(NAME).await?;
         let run = async |tx: &mut latchwork_txn::Transaction<_>| {
             let mut row = Vec::new();
             tx.get_for_update(&rows, &KEY, &mut row).await?;
             let before = About::decode(&row)?.ok_or(TxnError::NotFound)?;
-            let after = About { runs: before.runs.wrapping_add(1), ..before };
+            let Some(after) = before.with_one_more_run() else { return Ok(None) };
             tx.update(&rows, &KEY, &after.encode()?).await?;
-            Ok(after.runs)
+            Ok(Some(after.runs))
         };
         store.run(run).await
     }
@@ -136,5 +144,14 @@ mod tests {
         assert_eq!(About::decode(&row), Ok(None));
         assert!(About::decode(&row[1..]).is_err());
         assert_eq!(about.population().expect("a population").warehouses(), 3);
+    }
+
+    #[test]
+    fn a_database_has_no_run_without_a_number_of_its_own() {
+        let runs = |runs| About { warehouses: 3, items: 50, customers: 20, seed: 7, runs };
+        assert_eq!(runs(0).with_one_more_run(), Some(runs(1)));
+        assert_eq!(runs(RUN_MAX - 1).with_one_more_run(), Some(runs(RUN_MAX)));
+        assert_eq!(runs(RUN_MAX).with_one_more_run(), None);
+        assert_eq!(runs(u16::MAX).with_one_more_run(), None);
     }
 }

@@ -11,11 +11,11 @@ use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlag
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
 
-/// What clap would say of the shared flags does not mention transactions.
+/// The shared flags' own help does not mention transactions.
 const INFLIGHT_HELP: &str = "Transactions that each worker has in flight: more than one is for commits that wait \
     for the log.";
-const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: as many as give each core \
-    one, and 4 in a simulation]";
+const THREADS_HELP: &str = "Workers (threads) of each compute node. [default: cores / compute nodes, at least 1, \
+    and 4 in a simulation]";
 
 /// TPC-C on a cluster in this process, of threads or simulated: compute nodes that run transactions
 /// on the same tables in disaggregated memory.

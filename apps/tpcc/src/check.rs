@@ -22,10 +22,10 @@ use crate::settings::Settings;
 use crate::tables::{INDEX, Rows, Store, Tables};
 use crate::tally::Tally;
 
-/// Number of rows that one transaction reads.
+/// The number of rows that one transaction of a check reads.
 const CHUNK: usize = 500;
 
-/// The findings of one worker, or of many.
+/// What one worker has found, or many workers.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     report: Option<ConsistencyReport>,
@@ -165,8 +165,8 @@ impl Looker<'_> {
                 return Ok(None);
             }
         }
-        // Payments that a customer of another warehouse made here have their rows here, and count
-        // here.
+        // A payment in this warehouse by a customer of another warehouse has its row here. So it
+        // counts here.
         let here = |key: &[u8]| {
             let warehouse = key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
             mine.contains(&warehouse)
@@ -240,7 +240,7 @@ impl Looker<'_> {
     }
 }
 
-/// The order in which rows are read.
+/// The order in which a walk reads rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Key,
@@ -248,12 +248,12 @@ enum By {
     Index,
 }
 
-/// Rows that one transaction read. They are added only once the transaction has proved that they
-/// existed together.
+/// The rows that one transaction read. The walk adds them after the transaction has proved that
+/// they existed at the same time.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// The end of each key, and the end of the row behind it.
+    /// The end of each key, and the end of the row that follows the key, in `bytes`.
     ends: Vec<(usize, usize)>,
 }
 
@@ -291,7 +291,7 @@ impl Chunk {
         })
     }
 
-    /// The position behind which the next rows stand.
+    /// The position after the last row, from which the next transaction continues.
     fn resume(&self, rows: &Rows, by: By) -> Result<Option<Vec<u8>>, TxnError> {
         let Some((key, row)) = self.rows().next_back() else { return Ok(None) };
         let mut last = key.to_vec();
@@ -321,7 +321,7 @@ impl Found {
         add(&mut self.indexed, &other.indexed);
     }
 
-    /// Compares the findings with the expected numbers. The result names each offender.
+    /// Compares the findings with the expected numbers. The result names each row that is wrong.
     pub(crate) fn judge(
         self,
         scale: Scale,
@@ -372,7 +372,8 @@ const CONDITIONS: [&str; 14] = [
     "tpcc-stock",
 ];
 
-/// Whether the number of rows is the old one, plus one for each payment and each new order.
+/// Whether each table has the expected number of rows: the old number, and the rows that payments
+/// and new orders have added.
 fn rows_check(
     scale: Scale,
     warehouses: u32,

@@ -39,7 +39,7 @@ const BEGIN: Title = Title { name: "begin", what: "runs" };
 const RUN: Title = Title { name: "run", what: "transactions" };
 const CHECK: Title = Title { name: "check", what: "rows" };
 
-/// Time between the call of a run and its begin, so that all workers are ready.
+/// The time between the call of a run and its begin, so that all workers are ready at the begin.
 const LEAD_TIME: Duration = Duration::from_millis(20);
 
 /// A cluster and its session.
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     pub(crate) cluster: RunCluster,
 }
 
-/// The results that a process has of its own nodes after a run.
+/// The results that only the processes of the nodes themselves have after a run.
 #[derive(Serialize, Deserialize)]
 struct Apart {
     log: Option<latchwork_wal::Stats>,
@@ -84,7 +84,8 @@ pub(crate) fn drive(settings: Settings) -> Result<Outcome, AppError> {
     let driver = Driver::start(settings)?;
     let outcome = driver.phases(clock);
     if let Err(error) = driver.session.close_logs() {
-        // All acknowledged commits are durable. Only the detection of a later loss is weaker.
+        // All acknowledged commits are durable. But a later loss of the log's end may stay
+        // undetected.
         say(&format!("tpcc: the log was not closed in order: {error}"));
     }
     driver.cluster.end(outcome)
@@ -123,7 +124,7 @@ impl Driver {
             Some(_) => outcome.load = Some(self.recover()?),
             None => {
                 outcome.load = Some(self.load()?);
-                // Loaded rows are in no log.
+                // The log does not have the loaded rows.
                 outcome.checkpoint = self.checkpoint()?;
             }
         }
@@ -237,7 +238,7 @@ impl Driver {
         let measured_from = begin + settings.warmup;
         let until = settings.time.map_or(Time::MAX, |time| measured_from + time);
         let aside = settings.document_only();
-        // The first process reports its own transactions.
+        // Each process measures its own transactions. Only the first process reports intervals.
         let intervals = settings
             .interval
             .filter(|_| self.cluster.is_first())
@@ -289,8 +290,7 @@ impl Driver {
         let mut tally = Tally::default();
         done.into_iter().for_each(|done| tally.merge(done.tally));
         let elapsed = end - went.from;
-        let limit =
-            limit.or_else(|| Limit::of_threads(conditions.as_ref(), outcome.log_sync(elapsed)));
+        let limit = Limit::of_run(limit, conditions.as_ref(), outcome.log_sync(elapsed));
         Ok(Measured { tally, elapsed, limit, conditions })
     }
 

@@ -1,7 +1,7 @@
 //! The progress of a run: go-tpc's lines with `[Current]`.
 //!
-//! No separate task watches the time. The worker that ends the first transaction of a new interval
-//! reports the previous interval. So a simulated run prints the same lines each time.
+//! No task watches the time. The worker that ends the first transaction of a new interval reports
+//! the previous interval. So a simulated run prints the same lines each time.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub(crate) struct Intervals {
     every: Duration,
     /// The end of the current interval, in nanoseconds.
     next: AtomicU64,
-    /// The end of the previous interval.
+    /// The end of the last reported interval.
     last: Mutex<Time>,
-    /// The transactions of each worker since then. Other workers take its lock only once per
-    /// interval.
+    /// The transactions of each worker since then. Other workers take a worker's lock only once per
+    /// interval, so the lock is nearly always free.
     workers: Vec<Mutex<Statistics>>,
     waiting: Option<TerminalWaiting>,
-    /// Standard output belongs to the document.
+    /// Whether standard output has only the document, so that the lines go to standard error.
     aside: bool,
 }
 
@@ -48,13 +48,14 @@ impl Intervals {
         note(&mut self.workers[worker].lock());
     }
 
-    /// The statistics of the interval before `now`, for the first worker after its end.
+    /// Ends the interval if `now` is past its end, and returns its statistics and length. Only one
+    /// worker gets them.
     fn turn(&self, now: Time) -> Option<(Statistics, Duration)> {
         if now.as_nanos() < self.next.load(Ordering::Relaxed) {
             return None;
         }
         let mut last = self.last.lock();
-        // Another worker may have ended the interval in the meantime.
+        // Another worker may have ended the interval while this worker waited for the lock.
         if now.as_nanos() < self.next.load(Ordering::Relaxed) {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Loading: all workers take parts of the population, and add their rows without transactions. If
-//! each compute node has its share of the warehouses, its own workers load that share.
+//! Loading: all workers take parts of the population, and add their rows without transactions. With
+//! partitions, the workers of a node load the share of their node.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::session::{Logged, Session};
 pub(crate) struct Load {
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
-    /// The next free part. If each compute node has its share, one number per node; else the first
-    /// number is for all.
+    /// The next free part. With partitions there is one number per node. Otherwise the first number
+    /// counts for all nodes.
     next: Vec<AtomicU64>,
-    /// This process's index, and the number of processes. They take common parts in turn.
+    /// This process's index, and the number of processes, which take common parts in turn.
     process: (u64, u64),
 }
 
@@ -50,7 +50,7 @@ impl Load {
         let next = &self.next[if shares.is_some() { node } else { 0 }];
         let (process, of) = if shares.is_some() { (0, 1) } else { self.process };
         loop {
-            // The choice of a part decides only where its rows stand.
+            // The choice of a part decides only in which lines its rows stand.
             let number = process + of * next.fetch_add(1, Ordering::Relaxed);
             let part = population.part(number)?;
             let of = shares.map(|shares| match part.table {
@@ -64,7 +64,7 @@ impl Load {
     }
 }
 
-/// Loads parts until none are left. `None` if the phase failed.
+/// Loads parts until no part is free. `None` if the phase failed.
 pub(crate) async fn load(load: Arc<Load>, member: Member) -> Option<Done> {
     let done = Box::pin(take_parts(&load, &member)).await;
     done.map_err(|error| load.phase.fail(error)).ok()

@@ -1,5 +1,5 @@
-//! The log of a run, and recovery from it. The log is files in a directory; in a simulated world it
-//! is bytes in memory on a device with a latency.
+//! The log of a run, and recovery from the log. A real log is files in a directory. In a simulated
+//! world a log is bytes in memory, on a simulated device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::args::Wal;
 /// The logs of all compute nodes, and their mode.
 pub(crate) struct Logs {
     pub(crate) directory: Arc<LogDirectory>,
-    /// `None`: the run writes no log.
+    /// The mode, or `None` if the run writes no log.
     mode: Option<CommitMode>,
-    /// The latency of a simulated device.
+    /// The latencies of a simulated device.
     device: Option<Device>,
 }
 
@@ -34,15 +34,16 @@ pub(crate) struct Stored {
     pub(crate) rows: [u64; TpccTable::ALL.len()],
     /// Bytes of all keys and rows.
     pub(crate) bytes: u64,
-    /// Distributed transactions since the last checkpoint: committed ones, and others.
+    /// Distributed transactions in the logs since the last checkpoint: committed ones, and the
+    /// others.
     pub(crate) distributed: (usize, usize),
     /// The duration of the replay.
     pub(crate) replay: Duration,
 }
 
 impl Logs {
-    /// The log of a new database, in a directory without a log, or in memory without a directory.
-    /// `device` is the simulated device.
+    /// The log of a new database. With a path it is in that directory, which must have no log.
+    /// Without a path it is in memory, on the simulated `device`.
     pub(crate) fn create(
         wal: Wal,
         path: Option<&Path>,
@@ -55,13 +56,13 @@ impl Logs {
         }
     }
 
-    /// The log of one node of a cluster of processes. The other nodes have their logs elsewhere;
-    /// `id` is the database's.
+    /// The log of one node of a cluster of processes. The other nodes have logs in other
+    /// directories. `id` is the id of the database.
     pub(crate) fn of_node(wal: Wal, path: &Path, id: u64) -> Result<Logs, AppError> {
         Logs::begin(disk(path)?, None, id, wal)
     }
 
-    /// The id that distinguishes a database from another one made with the same seed.
+    /// Draws an id that distinguishes the database from another database with the same seed.
     pub(crate) fn draw_id(seed: u64) -> u64 {
         draw_id(seed).0
     }
@@ -83,8 +84,9 @@ impl Logs {
         Ok(Logs { directory: directory.map_err(|error| failed(&error))?, mode: mode(wal), device })
     }
 
-    /// The log of an existing database, and that database. `wal` is off if nothing is to be added.
-    /// With `accept_loss` a loss of the log is no error, and standard error names the loss.
+    /// Opens the log of an existing database, and replays it. With `wal` off the run writes nothing
+    /// into the log. With `accept_loss` a loss of the log is not an error, and standard error names
+    /// the loss.
     pub(crate) fn recover(
         wal: Wal,
         path: &Path,
@@ -105,7 +107,7 @@ impl Logs {
         let id = id.ok_or_else(|| none("there is no database"))?;
         let clock = Clock::start();
         let begin = clock.now();
-        // If nothing is added, a full or read-only device is no obstacle.
+        // A run that writes nothing opens a log on a full or read-only device, too.
         let opening = Opening { to_read: wal == Wal::Off, accept_loss };
         let directory = LogDirectory::open_as(storage, id, opening);
         let directory = directory.map_err(|error| failed(&error))?;
@@ -150,8 +152,8 @@ impl Logs {
         self.device.map(|device| device.sync)
     }
 
-    /// Opens a compute node's log, if the run writes one. The worker of `handle` writes a simulated
-    /// log.
+    /// Opens a compute node's log, if the run writes one. A simulated log is written by the worker
+    /// of `handle`.
     pub(crate) fn start(&self, node: NodeId, handle: &Handle) -> Result<Option<Log>, WalError> {
         let Some(mode) = self.mode else { return Ok(None) };
         let settings = latchwork_wal::LogSettings { mode, ..latchwork_wal::LogSettings::default() };
@@ -163,9 +165,9 @@ impl Logs {
     }
 }
 
-/// Reports the losses at once, because a later failure does not undo them.
+/// Reports the losses at once, because the log is cut even if the run fails later.
 fn tell_losses(directory: &LogDirectory, accept_loss: bool) {
-    // Without the flag the losses are those of an interrupted cut, which is complete now.
+    // Without the flag only an interrupted earlier cut has losses. It is complete now.
     for loss in directory.losses() {
         say(&format!("tpcc: accept-loss: {loss}"));
     }

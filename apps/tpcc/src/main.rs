@@ -1,14 +1,14 @@
 //! TPC-C on a cluster: in this process, or of many.
 //!
 //! ```text
-//!   args, settings, memory     what is asked for, checked before anything starts
+//!   args, settings, memory     the command line, checked before any thread starts
 //!        |
 //!   drive                      load or recover ──► run ──► check, each on every worker of every compute node
 //!     load, recover, run, check       |             |        |
 //!     schemas, tables, about          nine tables of the transaction engine
 //!     transactions                    new order, payment, order status, delivery, stock level
 //!     log                             durable data
-//!     partitions, meeting             warehouses dealt out to nodes, with two-phase commit
+//!     partitions, worker_barrier      warehouses owned by nodes, with two-phase commit
 //!     tally, intervals                results of the transactions
 //!        |
 //!   outcome                    lines of go-tpc, a table for people, the result document

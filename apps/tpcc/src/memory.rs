@@ -4,17 +4,17 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_harness::{AppError, FabricChoice, MIB};
 use latchwork_workload::tpcc::{Population, TpccIndex, TpccTable};
 
-/// Bytes of a tuple and its slot beyond key and value, rounding included: see the figures of the
-/// tables.
+/// Bytes of a tuple and its slot in addition to key and value, after rounding. See the figures
+/// of the tables.
 const TUPLE: u64 = 26;
 /// Bytes of an index entry beyond its key: its target, slot and header.
 const ENTRY: u64 = 24;
-/// Fill in percent of heap lines that are filled one after the other, and of index pages that
-/// ascending keys split.
+/// The fill of heap lines that are filled one after the other, and the fill of index pages that
+/// ascending keys split; in percent.
 const HEAP_FILL: u64 = 90;
 const INDEX_FILL: u64 = 50;
-/// Bytes of a new order: an order, its line in NEW-ORDER, ten order lines and their entries. Also
-/// an upper bound for a payment.
+/// Bytes that a new order adds: an order, a row of NEW-ORDER, ten order lines, and their index
+/// entries. A payment adds less.
 const NEW_ORDER: u64 = 1_600;
 
 /// Bytes of the population in lines.
@@ -38,31 +38,33 @@ pub(crate) fn population(population: &Population, line_size: u32) -> u64 {
     bytes
 }
 
-/// Bytes in lines of a stored database, by its number of rows and its bytes of keys and rows.
+/// The estimated bytes in lines of a stored database, from the number of its rows and the bytes of
+/// its keys and rows.
 pub(crate) fn stored(rows: u64, bytes: u64) -> u64 {
-    // A part of the bytes are keys, which indexes repeat.
+    // About a quarter of the bytes are assumed to be keys, which indexes repeat.
     (bytes + rows * TUPLE) * 100 / HEAP_FILL + (bytes / 4 + rows * ENTRY) * 100 / INDEX_FILL
 }
 
-/// Bytes that this number of transactions adds, of any kind.
+/// The bytes that this number of transactions adds at most, of any kind.
 pub(crate) fn growth(transactions: u64) -> u64 {
     transactions.saturating_mul(NEW_ORDER)
 }
 
-/// Bytes that each memory node needs for this number of bytes in lines.
+/// The bytes that each memory node needs, for this number of bytes in lines.
 pub(crate) fn each_node(bytes: u64, config: &ClusterConfig) -> u64 {
     let lines = bytes / u64::from(config.line_size) + 64;
-    // The size with latch words.
+    // The size of the lines with their latch words.
     let pool = lines * (u64::from(config.line_size) + 16);
-    // Chunks that the compute nodes have claimed, one of each memory node.
+    // Each compute node has one unfinished chunk on each memory node.
     let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
     let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
     each.next_multiple_of(config.chunk_size)
 }
 
-/// The minimum for each memory node, for this number of bytes in lines.
+/// The smallest possible size of each memory node, for this number of bytes in lines.
 fn least(bytes: u64, config: &ClusterConfig) -> u64 {
-    // One chunk is the pool's own, and each compute node has claimed one on some memory node.
+    // The pool uses one chunk itself. Each compute node has one unfinished chunk on some memory
+    // node.
     let nodes = config.compute_nodes.div_ceil(config.memory_nodes) as u64;
     bytes / config.memory_nodes as u64 + config.chunk_size * (1 + nodes)
 }
@@ -86,8 +88,8 @@ pub(crate) fn check_nodes(
     )))
 }
 
-/// Refuses a database that cannot fit into the memory nodes, or with them and the caches into this
-/// machine.
+/// Refuses a database that does not fit into the memory nodes. Also refuses one whose memory nodes
+/// and caches do not fit into this machine.
 pub(crate) fn check(
     warehouses: u32,
     population: u64,

@@ -25,9 +25,9 @@ pub(crate) struct Outcome {
     pub(crate) load: Option<result::ResultPhase>,
     pub(crate) run: Option<Measured>,
     pub(crate) checks: Vec<RunCheck>,
-    /// Why the requested history could not be written.
+    /// The reason why the requested history could not be written.
     pub(crate) unrecorded: Option<AppError>,
-    /// The consistency conditions one by one, with their offenders.
+    /// The consistency conditions one by one, with the rows that break them.
     pub(crate) report: Option<ConsistencyReport>,
     /// The counters of each compute node over the measured part.
     pub(crate) counters: Vec<Counters>,
@@ -56,9 +56,9 @@ pub(crate) struct Saved {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
-    /// The limit of the run, if it is known.
+    /// The resource that limited the run, if it is known.
     pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, if time was real.
+    /// How far the figures can be trusted, in real time.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// The mean share of the run in which a log was syncing; `None` without a log.
+    /// The mean share of the run's time in which a log was syncing. `None` without a log.
     pub(crate) fn log_sync(&self, elapsed: Duration) -> Option<f64> {
         let logs = self.session.settings.cluster.compute_nodes as f64;
         let log = self.log.as_ref()?;

@@ -1,10 +1,10 @@
-//! Warehouses dealt out to compute nodes: the owner of each row, and two-phase commit between the
-//! nodes (SELCC 7.3.2).
+//! Partitions of the warehouses among compute nodes: the owner of each row, and two-phase commit
+//! between the nodes (SELCC 7.3.2).
 //!
-//! Each node has consecutive warehouses. It loads their rows, restores them after a restart, and
-//! adds to them, so that no line has rows of two nodes. The reason: a lock covers a whole line. If
-//! a line had rows of both nodes, a transaction over both nodes would conflict with itself. No
-//! transaction writes items; each node reads items for itself.
+//! Each node owns consecutive warehouses. The node loads their rows, restores these rows after a
+//! restart, and adds rows to them. So no line has rows of two nodes. This matters because a lock
+//! covers a whole line: if a line had rows of two nodes, a transaction over both nodes would
+//! conflict with itself. No transaction writes items, so each node reads items directly.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::worker_barrier::{self, Point, WorkerBarrier, wait};
 
-/// The shared state of the workers of all nodes, if each node has a partition.
+/// The shared state of the workers of all nodes, in a run with partitions.
 pub(crate) struct Partitions {
     sites: Vec<Arc<Site>>,
     meeting: WorkerBarrier,
 }
 
 impl Partitions {
-    /// The partitions for a run on these nodes, if the run is partitioned. Workers of many
-    /// processes use a line for their barriers.
+    /// The partitions for a run on these nodes, or `None` if the run has no partitions. Workers of
+    /// many processes use `line` for their barriers.
     pub(crate) fn new(
         settings: &Settings,
         ids: &[ComputeNodeId],
@@ -39,7 +39,7 @@ impl Partitions {
             return None;
         }
         let (nodes, workers) = (settings.cluster.compute_nodes, settings.cluster.workers);
-        // The parts of a transaction form one record of the history.
+        // The collector joins the parts of a transaction to one record of the history.
         let gathering = Arc::new(PrepareCollector::default());
         let site = |_| {
             let site = Site::new(workers as u8, latchwork_partition::PartitionSettings::default());
@@ -53,11 +53,12 @@ impl Partitions {
         Some(Partitions { sites, meeting: WorkerBarrier::new(nodes * workers, line) })
     }
 
-    /// Starts a worker, and waits until all others have started. Before that, no worker would
-    /// answer for their rows.
+    /// Starts a worker, and waits until all others have started. A worker that has not started
+    /// answers no request for its rows.
     ///
-    /// The recorder is set before the wait. Behind it, another worker may already have begun a
-    /// transaction with a part here, and this part would be missing in the history.
+    /// The recorder is set before the wait. After the wait, another worker may already have a
+    /// transaction with a part on this worker. Without the recorder, this part would be missing in
+    /// the history.
     pub(crate) async fn start(
         &self,
         session: &Session,
@@ -67,7 +68,7 @@ impl Partitions {
         recorder: Recorder,
     ) -> Result<Partitioned<Worker>, AppError> {
         let owner = owner(session, tables)?;
-        // The command line check has refused larger numbers.
+        // The check of the command line has refused larger numbers.
         let (site, worker) = (self.sites[member.node].clone(), member.worker as u8);
         let started = Partitioned::start(store.clone(), site, worker, tables.all().cloned(), owner);
         let started = started.map_err(|error| session.txn_error(&error))?;
@@ -76,7 +77,7 @@ impl Partitions {
         Ok(started)
     }
 
-    /// Keeps the worker running until no other worker needs it.
+    /// Keeps the worker running until no other worker needs it any more.
     pub(crate) async fn leave(
         &self,
         session: &Session,
@@ -85,8 +86,8 @@ impl Partitions {
         member: &Member,
     ) -> Result<(), AppError> {
         self.meeting.come(Point::End, phase, member).await?;
-        // Decisions may still be in flight. No worker begins a transaction any more, so this wait
-        // ends.
+        // Decisions of two-phase commit may still be in flight. No worker begins a transaction any
+        // more, so this wait ends.
         let is_quiet = || worker.participants() == 0 && worker.site().open() == 0;
         wait(is_quiet, Point::Quiet.what(), phase, member).await?;
         if member.worker == 0 && !phase.stopped() {
@@ -112,7 +113,7 @@ fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> 
     let items = tables.of(TpccTable::Item).id();
     Ok(Rc::new(move |table, key| {
         let is_item = table.id() == items;
-        // For the owner rule, all other tables are alike.
+        // The owner rule treats all other tables alike.
         shares.owner(if is_item { TpccTable::Item } else { TpccTable::Stock }, key)
     }))
 }

@@ -1,10 +1,10 @@
 //! The history of a run: what its transactions read and wrote, and whether the history is
 //! serializable.
 //!
-//! Each process records its own transactions into a part, a file beside the requested one. After
-//! the run the first process checks the parts, which takes one machine, and moves them to the
-//! requested file. Until then an older history stays there. The part of a killed process keeps its
-//! records.
+//! Each process records its own transactions into a part: a file beside the requested file. After
+//! the run the first process checks all parts, so they must be on one machine, and moves them to
+//! the requested file. Until then the requested file may have an older history. The part of a
+//! killed process keeps its records.
 
 use std::path::{Path, PathBuf};
 
@@ -28,15 +28,15 @@ pub(crate) struct Recorded {
 
 /// The result of a history.
 pub(crate) struct Judged {
-    /// `None` if the history could not be read back.
+    /// The result of the check, or `None` if the history could not be read back.
     pub(crate) check: Option<RunCheck>,
-    /// Why the history is not in the requested file.
+    /// The reason why the history is not in the requested file.
     pub(crate) unrecorded: Option<AppError>,
 }
 
-/// A file into which one process records. A part in the directory for temporary files is always
-/// removed at the end of the run. A part beside the history stays when the run fails, because it
-/// has the records.
+/// A file into which one process records. A part in the directory for temporary files is removed at
+/// the end of the run. A part beside the requested file remains when the run fails, because it has
+/// the records.
 struct Part {
     path: PathBuf,
     is_temporary: bool,
@@ -45,7 +45,7 @@ struct Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if self.is_temporary {
-            // The file is missing already if its content was moved.
+            // The call fails if the file has moved already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn begin(session: &Session, cluster: &RunCluster) -> Result<Option<Re
             output.path().display()
         )));
     }
-    // Existing rows have timestamps up to this one.
+    // Rows from before the run have timestamps up to this one.
     let clocks = session.nodes().into_iter().map(|node| node.clock().now().0);
     let base = cluster.share(clocks.max().unwrap_or(0))?.into_iter().max().unwrap_or(0);
     let own = part_of(output, cluster.process().0);
@@ -72,8 +72,8 @@ pub(crate) fn begin(session: &Session, cluster: &RunCluster) -> Result<Option<Re
     recorded.map(Some)
 }
 
-/// The part of the process with this index. A FIFO or a device cannot be read back, and its
-/// directory is no place for files.
+/// The part of the process with this index. If the output is a FIFO or a device, the part is a
+/// temporary file, because the program could not read the output back.
 fn part_of(output: &Output, place: usize) -> Part {
     let part = format!(".node-{}", place + 1);
     if !output.is_file() {
@@ -91,8 +91,8 @@ impl Recorded {
         recorded.map_or_else(Recorder::off, |recorded| recorded.recording.recorder())
     }
 
-    /// Ends the recording, and checks the history. All processes call this. A history that cannot
-    /// be kept is no reason to lose the other results of the run.
+    /// Ends the recording, and checks the history. All processes call this. If the history cannot
+    /// be written, the result says so, and the other results of the run remain.
     ///
     /// # Errors
     /// When another process died or left.
@@ -106,7 +106,7 @@ impl Recorded {
             (Ok(_), false) => (None, None),
             (Err(problem), _) => (None, Some(problem)),
         };
-        // The first process has the result. Until here it may read the parts of the others.
+        // The first process distributes the result. Until then it may read the parts of the others.
         let (verdict, problem) = cluster.share(judged)?.swap_remove(0);
         let check = verdict.map(|(good, detail)| RunCheck::new("serializability", good, detail));
         Ok(Judged { check, unrecorded: problem.map(AppError::Failed) })
@@ -123,7 +123,7 @@ type Verdict = (bool, String);
 /// Checks the history of all parts, and moves it to the requested file. Also returns the error, if
 /// any.
 fn gathered(output: &Output, parts: &[PathBuf]) -> (Option<Verdict>, Option<String>) {
-    // The parts are this program's own, and as large as the run has made them.
+    // This program wrote the parts, so their size has no bound here.
     match TransactionHistory::load_all(parts, u64::MAX) {
         Ok(history) => {
             let problem = place(output, parts, &history).err();

@@ -12,10 +12,10 @@ use crate::about::table_id;
 use crate::outcome::Saved;
 use crate::session::{Logged, Session};
 
-/// How long a checkpoint may wait for running transactions, and for the log.
+/// The longest wait of a checkpoint for running transactions, and for the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
 
-/// The steps of a recovery, which all workers take together.
+/// The steps of a recovery. All workers take each step together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Rows, into tables that the first worker makes.
@@ -40,7 +40,7 @@ pub(crate) async fn recover(
                     let table_of =
                         |id| TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);
                     let owner = |id, key: &[u8]| {
-                        // A row without a warehouse may stand anywhere.
+                        // A row without a warehouse may stand on any node.
                         table_of(id).map_or(0, |table| shares.placer(table, key))
                     };
                     stored.recovery.rows_of(&store, owner).await
@@ -53,8 +53,8 @@ pub(crate) async fn recover(
     Box::pin(recovered).await.map_err(|error| phase.fail(error)).ok()
 }
 
-/// The first worker's checkpoint. The other workers keep running for the lines in their caches.
-/// `None` if the phase failed.
+/// The first worker writes a checkpoint. The other workers keep running, because their nodes answer
+/// requests for the lines in their caches. `None` if the phase failed.
 pub(crate) async fn checkpoint(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,

@@ -28,13 +28,13 @@ use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
 use crate::worker_barrier::WorkerBarrier;
 
-/// How long a waiting terminal sleeps between two checks whether the run is over.
+/// The interval at which a waiting terminal checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long workers wait for the first one to begin.
+/// The longest time that workers wait for the first worker to count the run.
 const NOTE_WAIT: Duration = Duration::from_secs(30);
 
-/// A bit beside the number of a run that has been stored.
+/// A bit above the 16 bits of a run's number. It says that the number is known.
 const NOTED: u32 = 1 << 16;
 
 /// The shared state of all workers of a run.
@@ -43,18 +43,18 @@ pub(crate) struct Run {
     pub(crate) phase: Arc<PhaseProgress>,
     pub(crate) course: Course,
     pub(crate) begin: Time,
-    /// How the transactions follow time.
+    /// How the run reads the time and waits: real or virtual.
     pub(crate) time: LoopTime,
     pub(crate) intervals: Option<Intervals>,
-    /// The recording ends when all workers have ended.
+    /// The recording, which ends when all workers have ended.
     pub(crate) recorded: Mutex<Option<Recorded>>,
     pub(crate) partitions: Option<Partitions>,
-    /// The run's number on this database, for rows of HISTORY; 0 until the first worker has stored
-    /// it.
+    /// The run's number on this database, for rows of HISTORY, with [`NOTED`]. It is 0 until the
+    /// first worker has counted the run.
     pub(crate) number: AtomicU32,
 }
 
-/// What the first worker of a cluster of processes prepares for a common run.
+/// The common data of a run of many processes, which the first worker prepares.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Begun {
     /// The run's number.
@@ -63,7 +63,7 @@ pub(crate) struct Begun {
     pub(crate) line: u64,
 }
 
-/// Begins a common run of many processes, on the first worker. `None` if the phase failed.
+/// Prepares a run of many processes, on the first worker. `None` if the phase failed.
 pub(crate) async fn begin(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
@@ -74,11 +74,21 @@ pub(crate) async fn begin(
         if member.index > 0 {
             return Ok(None);
         }
-        let number = About::begin_run(&store).await.map_err(|error| session.txn_error(&error))?;
+        let number = begin_run(&session, &store).await?;
         let line = WorkerBarrier::line(&member).await?.bits();
         Ok(Some(Begun { number, line }))
     };
     Box::pin(begun).await.map_err(|error| phase.fail(error)).ok()
+}
+
+/// Counts another run in the database, and returns its number.
+async fn begin_run(session: &Session, store: &Store) -> Result<u16, AppError> {
+    let begun = About::begin_run(store).await.map_err(|error| session.txn_error(&error))?;
+    let full = || {
+        let most = key::RUN_MAX;
+        format!("the database has had {most} runs, and can have no more: load a new database")
+    };
+    begun.ok_or_else(|| AppError::Failed(full()))
 }
 
 /// The results of one worker.
@@ -163,7 +173,7 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
         }
     }
     if let Some(writing) = writing {
-        // The writer itself checks whether the run is over.
+        // The writer of checkpoints checks itself whether the run is over.
         let _ = writing.await;
     }
     if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
@@ -174,16 +184,16 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
 }
 
 impl Run {
-    /// The form of a stored number in this process; 0 while it is not stored.
+    /// The run's number in the form of `Run::number`; 0 while it is not known.
     pub(crate) fn noted(number: Option<u16>) -> AtomicU32 {
         AtomicU32::new(number.map_or(0, |number| NOTED | u32::from(number)))
     }
 
-    /// The run's number. The first worker counts the run in the database, unless that was done.
+    /// The run's number. The first worker counts the run in the database, unless the run is counted
+    /// already.
     async fn number(&self, store: &Store, member: &Member) -> Result<u16, AppError> {
         if member.index == 0 && self.number.load(Ordering::Acquire) == 0 {
-            let number = About::begin_run(store).await;
-            let number = number.map_err(|error| self.session.txn_error(&error))?;
+            let number = begin_run(&self.session, store).await?;
             self.number.store(NOTED | u32::from(number), Ordering::Release);
             return Ok(number);
         }
@@ -243,7 +253,7 @@ impl Runner {
         }
     }
 
-    /// Waits for a terminal's keying or think time. Returns whether the run still goes on.
+    /// Waits for a terminal's keying or think time. Returns whether the run continues.
     async fn pause(&self, duration: Duration) -> bool {
         let until = self.handle.now() + duration;
         loop {
@@ -259,8 +269,8 @@ impl Runner {
         }
     }
 
-    /// Runs a transaction until it has committed, or until its time is over. Returns the time of
-    /// its end.
+    /// Runs a transaction until it has committed, or until its time for retries is over. Returns
+    /// the time of its end.
     async fn carry_out(
         &self,
         input: &TpccTransaction,
@@ -281,8 +291,8 @@ impl Runner {
                     return Ok(end);
                 }
                 Err(Failure::Txn(TxnError::Conflict(conflict))) => conflict,
-                // The transaction has left nothing, and other transactions may succeed: the disk
-                // may have room again.
+                // The transaction has left no change. Later transactions may succeed, because the
+                // disk may have room again.
                 Err(Failure::Txn(
                     error @ (TxnError::NotLogged(_) | TxnError::NotPrepared { .. }),
                 )) => {
@@ -317,12 +327,12 @@ impl Runner {
         }
     }
 
-    /// The time of a transaction that began at `begin`, and the number of a row of HISTORY.
+    /// The time of a transaction that began at `begin`, and the number for its row of HISTORY.
     fn stamps(&self, begin: Time) -> (NonZeroU64, u64) {
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
         let now_us = NonZeroU64::new(begin.as_nanos() / 1_000);
-        // A cluster has fewer workers than numbers.
+        // The number of workers of a cluster fits into 16 bits.
         let number = key::history_number(self.number, self.index as u16, sequence);
         (now_us.unwrap_or(NonZeroU64::MIN), number)
     }
@@ -335,7 +345,7 @@ impl Runner {
         measured: bool,
     ) {
         let kind = input.kind();
-        // The answer must be computed, so the compiler must not drop it.
+        // The compiler must not drop the computation of the result.
         std::hint::black_box(ended.shown);
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
@@ -379,7 +389,7 @@ impl Runner {
         end
     }
 
-    /// Records into the interval of this time.
+    /// Records a transaction into the interval of this time.
     fn note(&self, now: Time, note: impl FnOnce(&mut latchwork_workload::tpcc::Statistics)) {
         if let Some(intervals) = &self.run.intervals {
             intervals.note(self.index, now, note);

@@ -6,8 +6,9 @@ mod tests;
 use latchwork_txn::schema::{ColumnType, Order, Schema, SchemaError};
 use latchwork_workload::tpcc::{TpccColumnType, TpccIndex, TpccTable};
 
-/// The schema of a table. The columns are those of `latchwork_workload::tpcc`, so rows and keys are
-/// the same bytes there and here. The columns that transactions change stand first.
+/// The schema of a table. The columns are those of `latchwork_workload::tpcc`, so rows and keys
+/// have the same bytes in that crate and here. The columns that transactions change come first in a
+/// row.
 pub(crate) fn schema(table: TpccTable) -> Result<Schema, SchemaError> {
     let columns = table.key_columns().chain(table.row_columns());
     let schema = columns
@@ -16,7 +17,7 @@ pub(crate) fn schema(table: TpccTable) -> Result<Schema, SchemaError> {
         })
         .primary_key(table.key_columns().map(|column| column.name));
     let schema = match table {
-        // Every payment writes the row, and would lock the other rows of its line.
+        // Every payment writes such a row, and would lock the other rows of the row's line.
         TpccTable::Warehouse | TpccTable::District => schema.rows_per_line(1),
         TpccTable::Customer => schema.index(
             TpccIndex::CustomerByName.name(),

@@ -1,4 +1,4 @@
-//! The constant state of one run of the program, across all phases.
+//! The state that all phases of one run of the program share and do not change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::transactions::Failure;
 /// run.
 pub(crate) const NAME: &str = "tpcc";
 
-/// How long workers wait for the worker that makes what they need.
+/// The longest time that workers wait for the worker that makes the database.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// The settings, and the shared state of the workers of each compute node.
@@ -54,8 +54,9 @@ impl Session {
         self.nodes.begin(simulated);
     }
 
-    /// Ends a worker's part in a phase. The first worker of a node stays until the others have
-    /// ended: it may be the one that writes their log. It makes sure that the whole log is written.
+    /// Ends a worker's part in a phase. The first worker of a node stays until the node's other
+    /// workers have ended, because it may write their log. Before its own end, the whole log is
+    /// written.
     pub(crate) async fn end_phase(
         &self,
         phase: &PhaseProgress,
@@ -96,7 +97,7 @@ impl Session {
         self.nodes.up().map(|(_, node)| node).collect()
     }
 
-    /// All compute nodes, when they have started. They must be of this process.
+    /// All compute nodes, after they have started. All must be in this process.
     pub(crate) async fn all_nodes(
         &self,
         member: &Member,
@@ -129,7 +130,7 @@ impl Session {
         let wait = Wait { limit: WAIT, stopped: &stopped };
         let node = self.nodes.of(member, &wait, || self.start_node(member, logged));
         let node = node.await.map_err(|error| self.open_error(&error))?;
-        // A worker that finds the database also finds its tables.
+        // A worker that finds the database also finds its tables, because `make` makes both.
         let make = async |memory, node| self.make(memory, node).await;
         let store = open_named(member, node, &self.name, &wait, make).await;
         let store = store.map_err(|error| self.open_error(&error))?;
@@ -143,9 +144,10 @@ impl Session {
         member: &Member,
         logged: Logged,
     ) -> Result<Arc<latchwork_txn::TransactionNode>, DatabaseOpenError> {
-        // At most 58 compute nodes exist, and timestamps have room for the numbers 0 to 63.
+        // There are at most 58 compute nodes, and timestamps have room for the node numbers 0 to
+        // 63.
         let id = NodeId(member.node as u8);
-        // A log in files is for all phases.
+        // A log in files serves all phases; a simulated log serves one phase.
         let logs = self.settings.logs.as_ref();
         let logs = logs.filter(|logs| logged == Logged::Yes || !logs.is_simulated());
         let log = logs.map(|logs| logs.start(id, &member.handle)).transpose()?.flatten();
@@ -172,7 +174,7 @@ impl Session {
         Ok(store)
     }
 
-    /// Prints a line about the coming run for people, and the settings that change nothing.
+    /// Prints a line about the coming run for people, and the settings that have no effect.
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {

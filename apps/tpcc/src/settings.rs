@@ -29,7 +29,8 @@ const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 const CHECKPOINT_DEFAULT: Duration = Duration::from_secs(30);
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The same in virtual time, which takes much longer to simulate.
+/// The times in a simulation. They are shorter, because the simulation of virtual time takes much
+/// longer than that time.
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
 
@@ -37,10 +38,10 @@ const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
 /// do not change the figures.
 const THREADS_DEFAULT_VIRTUAL: usize = 4;
 
-/// Transactions per second to reserve memory for, if only time limits them.
+/// The assumed rate of transactions per second, if only a time limits the run.
 const RATE: f64 = 1e5;
 const RATE_VIRTUAL: f64 = 2e6;
-/// The same with the standard's waits, per warehouse.
+/// The same rate per warehouse, for terminals that wait as the standard requires.
 const RATE_WAITING: f64 = 1.0;
 
 /// Default number of warehouses.
@@ -61,14 +62,14 @@ pub(crate) struct Settings {
     pub(crate) inputs: InputSettings,
     /// The warehouses of each compute node, if each node has its own.
     pub(crate) shares: Option<Shares>,
-    /// Only the row owner touches a row, with two-phase commit between the nodes.
+    /// Whether only the row owner touches a row, so that nodes commit together by two-phase commit.
     pub(crate) partitioned: bool,
-    /// Each transaction is of any warehouse.
+    /// Whether each transaction may be of any warehouse.
     pub(crate) roaming: bool,
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::TransactionSettings,
     pub(crate) wal: Wal,
-    /// The log of commits, or of a stored database.
+    /// The log that the run writes, or from which a database was recovered.
     pub(crate) logs: Option<Logs>,
     /// The directory in which each process of a cluster makes the log of its node.
     pub(crate) logs_beside: Option<PathBuf>,
@@ -86,9 +87,9 @@ pub(crate) struct Settings {
     /// The file of the history.
     pub(crate) record: Option<files::Output>,
     pub(crate) json: Option<files::Output>,
-    /// The document goes to standard output.
+    /// Whether the document goes to standard output.
     pub(crate) print_json: bool,
-    /// Lines for the user about settings that change nothing.
+    /// Lines for the user about settings that have no effect.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -144,7 +145,8 @@ impl Settings {
         });
         let mut cluster = cluster(&flags, &fabric, population_bytes, growth)?;
         if flags.wait {
-            // The executor runs as many tasks of a worker as may be in flight.
+            // A worker runs all its terminals at the same time, each in its own task, so the number
+            // in flight is the number of terminals.
             let workers = cluster.workers * cluster.compute_nodes;
             let terminals = warehouses as usize * TERMINALS as usize;
             cluster.inflight = terminals.div_ceil(workers);
@@ -155,7 +157,7 @@ impl Settings {
         let txn = engine(&flags, cluster.cache_bytes);
         let mut logs_beside = None;
         if wal != Wal::Off && joined {
-            // The process does not know its node's number yet.
+            // The process does not know the number of its node yet, so it makes the log later.
             logs_beside = flags.wal_dir.clone();
             warnings.push(
                 "--wal-dir: each node logs its commits, but nobody writes checkpoints where nodes are processes, so nothing \
@@ -171,7 +173,10 @@ impl Settings {
         }
         let lazy = cluster.policy.lazy_release;
         if flags.early_release && (wal != Wal::Sync || !lazy) {
-            let with = if lazy { format!("--wal {}", wal.name()) } else { "--protocol sel".into() };
+            let with = match lazy {
+                true => format!("--wal {}", wal.name()),
+                false => format!("--protocol {}", cluster.policy.name),
+            };
             warnings.push(format!("--set early-release changes nothing with {with}"));
         }
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
@@ -196,7 +201,7 @@ impl Settings {
             warmup,
             time,
             count: flags.operations,
-            // The one of a whole run says what its summary says.
+            // An interval as long as the run would only repeat the summary.
             interval: Some(interval)
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
@@ -222,7 +227,7 @@ impl Settings {
         let warehouses = self.population.warehouses();
         memory::check_nodes(&self.fabric, warehouses, self.population_bytes, &self.cluster)?;
         let Some(beside) = &self.logs_beside else { return Ok(()) };
-        // One database has one id, for all its logs.
+        // All logs of one database have the same id.
         let id = cluster.share(Logs::draw_id(self.cluster.seed))?.swap_remove(0);
         let own = beside.join(format!("node-{}", cluster.process().0 + 1));
         let logs = Logs::of_node(self.wal, &own, id);
@@ -236,7 +241,7 @@ impl Settings {
         self.print_json || self.json.as_ref().is_some_and(files::Output::is_stdout)
     }
 
-    /// The base of the efficiency.
+    /// The terminals with waits, which are the base of the efficiency.
     pub(crate) fn waiting(&self) -> Option<TerminalWaiting> {
         self.wait.then(|| TerminalWaiting { warehouses: self.population.warehouses() })
     }
@@ -301,7 +306,7 @@ fn shares(flags: &Flags, warehouses: u32) -> Result<Option<Shares>, AppError> {
     };
     let nodes = flags.cluster.compute_nodes as u32;
     let shard = warehouses.div_ceil(nodes);
-    // The last node gets the rest.
+    // The last node gets the remaining warehouses, and must have at least one.
     if shard * (nodes - 1) >= warehouses {
         return Err(usage(format!(
             "{flag}: {nodes} compute nodes cannot share {warehouses} warehouses; use --warehouses {} or another multiple \
@@ -342,7 +347,7 @@ fn inputs(
     Ok(inputs)
 }
 
-/// Bytes of lines that transactions may add.
+/// The bytes in lines that transactions of the run may add.
 fn growth(
     command: Option<Command>,
     flags: &Flags,
@@ -391,13 +396,13 @@ fn cluster(
             "--threads {threads}: with --partitioned a compute node has {WORKERS_MAX} at most; use fewer"
         )));
     }
-    // Untouched memory costs nothing, so the size is generous.
+    // Memory that no access touches costs nothing, so the size is generous.
     let bytes = 2 * (population + growth);
     Ok(flags.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
 }
 
-/// The size of a worker's location cache, by the size of the node's cache: about as many rows as
-/// the cache has room for.
+/// The size of a worker's location cache, in rows: about as many rows as fit into the node's cache,
+/// within bounds.
 fn places_for(cache_bytes: usize) -> usize {
     (cache_bytes / 256).clamp(1 << 16, 1 << 20)
 }

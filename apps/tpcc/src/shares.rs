@@ -3,13 +3,13 @@
 use latchwork_workload::tpcc::TpccTable;
 use latchwork_workload::tpcc::key::ItemKey;
 
-/// Maximum number of workers per node: their numbers are bytes.
+/// The highest number of workers per node, because a worker's number is one byte.
 pub(crate) const WORKERS_MAX: usize = u8::MAX as usize;
 
 /// The assignment of rows to compute nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
-    /// The number of consecutive warehouses per node; the last node may have fewer.
+    /// The number of consecutive warehouses of each node. The last node may have fewer.
     pub(crate) warehouses: u32,
     pub(crate) nodes: u32,
 }
@@ -17,23 +17,23 @@ pub(crate) struct Shares {
 impl Shares {
     /// The node of a warehouse, from 0.
     pub(crate) fn node_of(self, warehouse: u32) -> u32 {
-        // A warehouse beyond the last is assigned to the last node. The tables report that it does
-        // not exist.
+        // A warehouse beyond the last one is assigned to the last node. The tables there report
+        // that the warehouse does not exist.
         (warehouse.saturating_sub(1) / self.warehouses).min(self.nodes - 1)
     }
 
-    /// The warehouse at the start of a key. All keys but those of items have one.
+    /// The warehouse, which is at the start of every key except keys of items.
     fn warehouse_of(key: &[u8]) -> Option<u32> {
         key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// The row owner; `None` for items.
+    /// The row owner, or `None` for items, which have no owner.
     pub(crate) fn owner(self, table: TpccTable, key: &[u8]) -> Option<u8> {
         let warehouse = Shares::warehouse_of(key).filter(|_| table != TpccTable::Item)?;
         Some(self.node_of(warehouse) as u8)
     }
 
-    /// The node that places a row. Items are spread over all nodes.
+    /// The node that loads a row. Items have no owner, so they are spread over all nodes.
     pub(crate) fn placer(self, table: TpccTable, key: &[u8]) -> u8 {
         let item = || ItemKey::from_bytes(key).map_or(0, |key| key.item % self.nodes);
         self.owner(table, key).unwrap_or_else(|| item() as u8)

@@ -12,7 +12,7 @@ pub(crate) type Store = Database<Worker>;
 /// A worker's handle on a table.
 pub(crate) type Rows = latchwork_txn::Table<Worker>;
 
-/// The only secondary index of CUSTOMER, and of ORDER.
+/// The number of the only secondary index of CUSTOMER, and of ORDER.
 pub(crate) const INDEX: usize = 0;
 
 /// The nine tables.
@@ -45,7 +45,8 @@ impl Tables {
     /// One table.
     #[inline]
     pub(crate) fn of(&self, table: TpccTable) -> &Rows {
-        // The handles are in the order of `Table::ALL`, which is the order of the tables' numbers.
+        // The handles are in the order of `TpccTable::ALL`, which is the order of the tables'
+        // numbers.
         &self.0[table as usize]
     }
 }

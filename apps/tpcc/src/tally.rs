@@ -16,9 +16,9 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     /// Committed transactions by type, warm-up included.
     pub(crate) committed: [u64; TransactionKind::ALL.len()],
-    /// Transactions without a further attempt, warm-up included.
+    /// Transactions that were given up, warm-up included.
     pub(crate) given_up: u64,
-    /// The reason for the first of them.
+    /// The reason why the first of them was given up.
     pub(crate) why: Option<String>,
 }
 

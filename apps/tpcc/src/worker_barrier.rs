@@ -1,8 +1,8 @@
-//! [`WorkerBarrier`]: barriers for the workers of all compute nodes in the middle of a phase.
+//! [`WorkerBarrier`]: barriers for the workers of all compute nodes, within one phase.
 //!
 //! A waiting worker keeps polling, because other nodes may need an answer of its node. Workers of
-//! one process count in that process's memory. Workers of many processes count in a line of the
-//! memory pool.
+//! one process count their arrivals in that process's memory. Workers of many processes count in a
+//! line of the memory pool.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// How long workers wait for each other while no error occurs: one of them may write a checkpoint.
+/// The longest wait of a worker at a barrier without an error. It allows for a checkpoint, which
+/// another worker may write.
 pub(crate) const WAIT: Duration = Duration::from_secs(120);
-/// Interval between two checks: of memory of the process, and of a line.
+/// The intervals between two checks: of the process's memory, and of a line.
 const LOOK: Duration = Duration::from_micros(100);
 const LOOK_AT_LINE: Duration = Duration::from_millis(1);
 
@@ -25,7 +26,7 @@ pub(crate) enum Point {
     Begin,
     /// All workers have ended their transactions.
     End,
-    /// The participants' transactions on all workers have ended.
+    /// The participants' parts of distributed transactions have ended on all workers.
     Quiet,
 }
 
@@ -40,7 +41,7 @@ impl Point {
         }
     }
 
-    /// The offset of its count in the line.
+    /// The offset of the barrier's count in the line, in bytes.
     fn offset(self) -> usize {
         8 * self as usize
     }
@@ -74,8 +75,8 @@ impl WorkerBarrier {
         made.await.map_err(|error| failed(&error))
     }
 
-    /// Arrives at a barrier, and waits until all workers have. The wait ends early if the phase
-    /// failed.
+    /// Arrives at a barrier, and waits until all workers have arrived. The wait ends early if the
+    /// phase has failed.
     pub(crate) async fn come(
         &self,
         point: Point,
@@ -83,7 +84,8 @@ impl WorkerBarrier {
         member: &Member,
     ) -> Result<(), AppError> {
         let (here, handle) = (&self.here[point as usize], &member.handle);
-        // A worker that sees the count also sees what the counted workers did before.
+        // Release: a worker that sees the full count also sees everything that the others did
+        // before.
         here.fetch_add(1, Ordering::Release);
         let Some(line) = self.line else {
             let all = || here.load(Ordering::Acquire) >= self.workers;

@@ -8,9 +8,9 @@ use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
 use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
 use latchwork_workload::ycsb::Builtin;
 
-/// What clap would say of the shared flag does not mention the property.
-const THREADS_HELP: &str = "Workers of each compute node, a thread each. [default: the property \
-    threadcount; as many as give each core one, and 8 in a simulation]";
+/// The shared flag's own help does not mention the property.
+const THREADS_HELP: &str = "Workers (threads) of each compute node. [default: the property \
+    threadcount; else cores / compute nodes, at least 1, and 8 in a simulation]";
 
 /// YCSB on a cluster in this process, of threads or simulated: compute nodes that share one
 /// cache-coherent B-link tree over disaggregated memory.

@@ -20,13 +20,13 @@ pub(crate) struct Expected {
     pub(crate) records: u64,
     /// The sum of their keys' hashes.
     pub(crate) digest: u64,
-    /// Fields that read-modify-writes wrote, if no other operation wrote any.
+    /// The number of fields that read-modify-writes wrote, if no other operation wrote a field.
     pub(crate) fields_modified: Option<u64>,
     /// Failed operations.
     pub(crate) failed: u64,
 }
 
-/// The findings of one worker in its part of the table.
+/// What one worker found in its part of the table.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     records: u64,
@@ -35,11 +35,11 @@ pub(crate) struct Found {
     versions: u128,
     wrong: u64,
     first_wrong: Option<String>,
-    /// The walk over the tree, by the worker that made it.
+    /// The result of the walk over the tree. Only the first worker has one.
     tree: Option<Result<TreeStatistics, String>>,
 }
 
-/// The first keys of the parts that workers check: keys are `user` and digits.
+/// The first keys of the parts that workers check. Each key is `user` with digits.
 const PARTS: [&[u8]; 12] = [
     b"", b"user0", b"user1", b"user2", b"user3", b"user4", b"user5", b"user6", b"user7", b"user8",
     b"user9", b"user:",

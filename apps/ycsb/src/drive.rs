@@ -38,7 +38,7 @@ struct Driver {
 pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
     let clock = Clock::start();
     let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // The size of the memory nodes of other processes is known now.
+    // The memory nodes of other processes have said their size by now.
     settings.cluster = cluster.config().clone();
     let table = cluster.name(&settings.workload.table);
     let session = Arc::new(Session::new(settings, table));
@@ -88,10 +88,10 @@ impl Driver {
         Ok(outcome)
     }
 
-    /// A run from `begin` on that warms up until the hit ratio is steady.
+    /// A run that starts at `begin` and warms up until the hit ratio is steady.
     fn course(&self, begin: Time) -> Course {
         let (settings, config) = (&self.session.settings, self.cluster.config());
-        // About as many operations as all caches have lines.
+        // A window has about as many operations as all caches have lines.
         let lines = config.cache_bytes / config.line_size as usize * config.compute_nodes;
         let plan = CoursePlan {
             warmup: Warmup::Steady { window: self.cluster.share_of((lines as u64).max(10_000)) },
@@ -102,7 +102,7 @@ impl Driver {
         Course::new(plan, nodes, workers, self.cluster.loop_time(), begin)
     }
 
-    /// Events of a simulated world so far.
+    /// The number of events of the simulated world so far, or 0 in real time.
     fn events(&self) -> u64 {
         match &self.cluster {
             RunCluster::Embedded(_) | RunCluster::Joined(_) => 0,
@@ -226,7 +226,7 @@ impl Driver {
         Ok(Measured { phase, latencies, limit, conditions })
     }
 
-    /// The numbers of the records that this process inserts.
+    /// The numbers of the records that this process may insert.
     fn inserts(&self) -> InsertCounter {
         let (process, of) = self.cluster.process();
         let first = self.session.workload.first_insert();

@@ -25,9 +25,9 @@ use crate::store::{Buffers, Store};
 /// The kind of object of a tree in the catalogue.
 const TREE: ObjectKind = ObjectKind::TREE;
 
-/// How long workers wait for the worker that makes the tree.
+/// The longest time that workers wait for the worker that makes the tree.
 const TREE_WAIT: Duration = Duration::from_secs(30);
-/// The duration of one attempt to find the tree.
+/// The time of one attempt to find the tree.
 const TREE_LOOK: Duration = Duration::from_millis(100);
 
 /// The results of one worker.
@@ -42,7 +42,7 @@ pub(crate) struct Loaded {
     pub(crate) end: Time,
 }
 
-/// Opens the table on a worker; the first worker makes it.
+/// Opens the table on a worker. The first worker makes the table.
 pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Worker>, AppError> {
     let (memory, handle) = (&member.memory, &member.handle);
     let table = session.table.as_str();
@@ -62,7 +62,8 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
         let entry = loop {
             let look = deadline.min(handle.now() + TREE_LOOK);
             match member.catalogue.wait_for(port, handle, table, look).await {
-                // The worker that makes the tree may have failed.
+                // The worker that makes the tree may have failed, so the wait also ends with the
+                // run.
                 Err(PoolError::NotFound { .. }) if look < deadline && !stop::is_aborted() => {}
                 entry => break entry,
             }
@@ -74,7 +75,7 @@ pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Wor
     Ok(Store::new(tree, &session.workload))
 }
 
-/// One worker's loading: its share of the records, several at a time.
+/// One worker's part of the loading: its share of the records, several at the same time.
 struct Loader {
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
@@ -85,11 +86,11 @@ struct Loader {
     worker: usize,
 }
 
-/// The fill of pages after bulk loading: a tenth is room for inserts and for growing fields.
+/// The fill of pages after bulk loading. A tenth stays free for inserts and for growing fields.
 const BULK_FILL: f64 = 0.9;
 
-/// Loads all records, sorted, on the first worker; other workers have nothing to do. `None` if the
-/// phase failed.
+/// Loads all records in the order of their keys, on the first worker. Other workers load nothing.
+/// `None` if the phase failed.
 pub(crate) async fn bulk(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
@@ -113,7 +114,7 @@ pub(crate) async fn bulk(
     let key = |number| Box::from(workload.keys.write(RecordNumber(number), &mut buffer));
     let mut keys: Vec<Box<[u8]>> = workload.records.clone().map(key).collect();
     keys.sort_unstable();
-    // Two record numbers with one hash are one record.
+    // Two record numbers with the same hash have the same key, so they are one record.
     keys.dedup();
     let entries = keys.iter().take_while(|_| !phase.stopped()).map(|key| {
         let content = ContentKey::new(key);
@@ -206,7 +207,7 @@ impl Loader {
                 loaded.digest = loaded.digest.wrapping_add(content.number());
                 loaded.latencies.record(OperationKind::Insert, latency, None);
             }
-            // Two record numbers with one hash.
+            // Another record number has the same hash, and so the same key.
             Err(TreeError::Exists) => {
                 loaded.latencies.record_failure(OperationKind::Insert, OperationFailure::Error);
             }

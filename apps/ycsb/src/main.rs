@@ -1,12 +1,12 @@
 //! YCSB on a cluster: in this process, or of many.
 //!
 //! ```text
-//!   args, settings        what is asked for, checked before anything starts
+//!   args, settings        the command line and the properties, checked before any thread starts
 //!        |
 //!   drive                 load ──► run ──► check, each on every worker of every compute node
 //!     load, run, check        |      |       |
 //!     store                   operations on the B-link tree
-//!     witness                 what workers saw of a sample of the records
+//!     sample_history          the accesses of all workers to a sample of the records
 //!        |
 //!   outcome               lines of YCSB, a table for people, the result document
 //! ```

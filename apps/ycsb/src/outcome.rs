@@ -19,9 +19,9 @@ use crate::session::Session;
 pub(crate) struct Measured {
     pub(crate) phase: ResultPhase,
     pub(crate) latencies: Latencies<OperationKind>,
-    /// The limit of the phase, if it is known.
+    /// The resource that limited the phase, if it is known.
     pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, if time was real.
+    /// How far the figures can be trusted, in real time.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     pub(crate) world: Option<WorldEnd>,
     /// Whether this process prints the outcome.
     pub(crate) is_told_here: bool,
-    /// The run's own number of events in that world, and their real time.
+    /// The number of events of the world during the run, and the real time of the run.
     pub(crate) run_in_world: (u64, Duration),
 }
 
@@ -55,7 +55,7 @@ impl Outcome {
         }
     }
 
-    /// The phase that the command is about: the run, or the load without a run.
+    /// The phase that the result is about: the run, or the load if there was no run.
     fn main(&self) -> Option<&Measured> {
         self.run.as_ref().or(self.load.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The measured run: every worker draws operations and executes several at a time.
+//! The measured run: every worker draws operations and executes several at the same time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use crate::sample_history::{Sample, Witness};
 use crate::session::Session;
 use crate::store::{Buffers, Ended, Store};
 
-/// The begin of a run, of its measured part, and its end: the same for all workers.
+/// The times of a run, which are the same for all workers.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) begin: Time,
@@ -45,9 +45,9 @@ pub(crate) struct Run {
     pub(crate) sample: Option<Arc<Sample>>,
     /// The course, for a run that warms up until the hit ratio is steady.
     pub(crate) course: Option<Course>,
-    /// A worker has begun the measured part, without a course.
+    /// Whether a worker has begun the measured part. Only used without a course.
     pub(crate) is_measured: AtomicBool,
-    /// How the operations follow time.
+    /// How the run reads the time and waits: real or virtual.
     pub(crate) time: LoopTime,
 }
 
@@ -78,7 +78,7 @@ struct Runner {
     stream: RefCell<OperationStream>,
     versions: RefCell<Versions>,
     pacer: Option<RefCell<Pacer>>,
-    /// Operations that remain to begin, if their number is limited.
+    /// The number of operations that may still begin.
     left: Cell<u64>,
     share: Share,
     done: RefCell<Done>,
@@ -115,7 +115,7 @@ impl Runner {
         let stream = OperationStream::new(&session.workload, &run.inserts, worker, seed)?;
         let pacer = session.settings.target_ops_s;
         let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());
-        // If the operations cannot be shared evenly, the first workers do one more each.
+        // If the operations cannot be shared evenly, each of the first workers does one more.
         let left = session.settings.operations.map_or(u64::MAX, |operations| {
             operations / count + u64::from(index < operations % count)
         });
@@ -149,7 +149,8 @@ impl Runner {
         while let Some((begin, intended, counts)) = self.next_begin(last).await {
             let time = self.run.time;
             let invoked = time.instant(&self.handle, begin);
-            // The draw counts as a part of the operation: it takes less time than a clock reading.
+            // The draw counts as a part of the operation, because it takes less time than a clock
+            // reading.
             let operation = self.stream.borrow_mut().draw();
             let version = self.versions.borrow_mut().take();
             let ended = self.store.execute(&operation, version, &mut buffers).await;
@@ -170,12 +171,13 @@ impl Runner {
         }
     }
 
-    /// The begin of the next operation, its intended begin, and whether it is measured; `None` if
-    /// no operation is left.
+    /// The begin of the next operation, its intended begin, and whether it is measured. `None` if
+    /// the worker begins no more operations.
     async fn next_begin(&self, last: Time) -> Option<(Time, Option<Time>, bool)> {
         let plan = &self.run.plan;
         let (begin, intended) = match &self.pacer {
-            // One clock reading is both the end of this operation and the begin of the next.
+            // Without a target one clock reading is the end of one operation and the begin of the
+            // next.
             None => (last, None),
             Some(pacer) => {
                 let intended = pacer.borrow_mut().next_start();
@@ -200,7 +202,7 @@ impl Runner {
             if !self.measuring.replace(true) {
                 let counters = self.store.tree().memory().node().counters();
                 self.done.borrow_mut().counters = Some(counters);
-                // Relaxed: no other read depends on this flag.
+                // Relaxed: no other memory depends on this flag.
                 self.run.is_measured.store(true, Ordering::Relaxed);
             }
             self.left.set(self.left.get().checked_sub(1)?);
@@ -208,7 +210,7 @@ impl Runner {
         Some((begin, intended, counts))
     }
 
-    /// Waits for the time of an operation. Returns whether the run still goes on.
+    /// Waits for the intended begin of an operation. Returns whether the run continues.
     async fn wait_for(&self, intended: Time) -> bool {
         loop {
             let look = self.run.time.next_look(&self.handle, intended);
@@ -243,7 +245,7 @@ impl Runner {
         }
     }
 
-    /// Keeps what the checks at the end need of an operation, measured or not.
+    /// Keeps what the checks at the end need to know of an operation, measured or not.
     fn keep(
         &self,
         operation: &YcsbOperation,
@@ -274,8 +276,8 @@ impl Runner {
 }
 
 impl Run {
-    /// Ends the run on all workers early, because of a signal. Returns whether any part is
-    /// measured.
+    /// Ends the run on all workers early, because of a signal. Returns whether the measured part
+    /// had begun.
     pub(crate) fn stop(&self, signal: Signal) -> bool {
         match &self.course {
             Some(course) => course.stop(signal),
@@ -286,7 +288,7 @@ impl Run {
         }
     }
 
-    /// The part of the run at this time.
+    /// The part of the run at this time, or `None` after its end.
     pub(crate) fn part(&self, now: Time) -> Option<RunPart> {
         match &self.course {
             Some(course) => course.part(),
@@ -299,7 +301,7 @@ impl Run {
         self.phase.stopped() || self.phase.ended_early()
     }
 
-    /// Whether the [`course`](Run::course), if there is one, is over: for waiting workers.
+    /// Whether the course, if the run has one, is over. Waiting workers call this.
     fn has_run_its_course(&self, now: Time) -> bool {
         let Some(course) = &self.course else { return false };
         course.look(now);
@@ -308,7 +310,7 @@ impl Run {
 }
 
 impl Plan {
-    /// A run that begins shortly after `now`, so that all workers are ready.
+    /// A run that begins 20 ms after `now`, so that all workers are ready at its begin.
     pub(crate) fn new(now: Time, warmup: Duration, time: Option<Duration>) -> Plan {
         let begin = now + Duration::from_millis(20);
         let measured_from = begin + warmup;

@@ -18,25 +18,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Ended, Seen};
 
-/// Number of records with a recorded history.
+/// The number of records with a recorded history.
 const RECORDS: usize = 24;
 
-/// Number of their fields with a recorded history.
+/// The number of fields of each such record with a recorded history.
 const FIELDS: u16 = 2;
 
-/// Maximum number of draws to find these records.
+/// The highest number of draws to find these records.
 const DRAWS: usize = 10_000;
 
-/// The fields with a recorded history. They are popular ones, because clients contend for these.
+/// The records with a recorded history. They are popular records, because clients contend for
+/// these.
 #[derive(Default)]
 pub(crate) struct Sample {
     records: BTreeSet<RecordNumber>,
 }
 
 impl Sample {
-    /// The first records that a worker would request.
+    /// The sample: the first records that a worker of this seed would request.
     pub(crate) fn new(workload: &CoreWorkload, seed: u64) -> Result<Sample, WorkloadError> {
-        // A workload over the same records that only reads.
+        // The same workload with reads only, so that each draw names an existing record.
         let mut reads = workload.clone();
         reads.mix = latchwork_workload::ycsb::Mix {
             read: 1.0,
@@ -70,7 +71,7 @@ type Place = (RecordNumber, FieldIndex);
 /// One worker's history of the sample.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Witness {
-    /// All processes know the sample.
+    /// Every process computes the same sample, so no process sends it.
     #[serde(skip)]
     sample: Arc<Sample>,
     history: CallHistory<Place, MapOperation<ContentVersion>>,
@@ -126,7 +127,8 @@ impl Witness {
     }
 
     /// Checks whether one order of the accesses to each field explains the answers of all workers.
-    /// `None` when too many accesses overlap to decide, which only happens with read-modify-writes.
+    /// `None` when too many accesses overlap for a decision. Only read-modify-writes can have this
+    /// result.
     pub(crate) fn judge(&self) -> Option<Result<(), String>> {
         match self.history.check(judge_field) {
             Ok(()) => Some(Ok(())),
@@ -152,8 +154,8 @@ fn judge_field(calls: &[Call<MapOperation<ContentVersion>>]) -> Result<(), Optio
     }
 }
 
-/// The call as a register call, if it is a plain read or write. These can be checked however many
-/// overlap, because no two writes of a run have the same version.
+/// The call as a call of a register, if it is a plain read or write. The check of a register always
+/// decides, because no two writes of a run have the same version.
 fn plain(
     call: &Call<MapOperation<ContentVersion>>,
 ) -> Option<Call<RegisterOperation<ContentVersion>>> {

@@ -1,4 +1,4 @@
-//! The constant state of one run of the program, across all phases.
+//! The state that all phases of one run of the program share and do not change.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Session {
         self.settings.cluster.compute_nodes * self.settings.cluster.workers
     }
 
-    /// Prints a line about the coming run for people, and the settings that change nothing.
+    /// Prints a line about the coming run for people, and the settings that have no effect.
     pub(crate) fn headline(&self) {
         let settings = &self.settings;
         for warning in &settings.warnings {

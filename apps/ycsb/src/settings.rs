@@ -16,17 +16,18 @@ use serde_json::{Value, json};
 
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
 
-/// The measured time of a run without a limit.
+/// The measured time of a run without any limit.
 const TIME_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The time of its warm-up.
+/// The time of the warm-up of a run without any limit.
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The same in virtual time, which takes much longer to simulate.
+/// The times in a simulation. They are shorter, because the simulation of virtual time takes much
+/// longer than that time.
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 
-/// Operations per second to reserve memory for, if only time limits inserts.
+/// The assumed rate of inserts, in operations per second, if only a time limits the run.
 const INSERTING_OPS_S: f64 = 1e6;
 const INSERTING_OPS_S_VIRTUAL: f64 = 5e7;
 
@@ -51,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) target_ops_s: Option<f64>,
     pub(crate) seed: u64,
     pub(crate) json: Option<Output>,
-    /// Lines for the user about settings that change nothing.
+    /// Lines for the user about settings that have no effect.
     pub(crate) warnings: Vec<String>,
     /// The effective value of each property.
     properties: BTreeMap<String, Value>,
@@ -136,7 +137,7 @@ impl Settings {
         self.fabric.nic().is_some()
     }
 
-    /// Estimated bytes of all records and their pages, in half-full pages.
+    /// The estimated bytes of all records, in half-full pages.
     fn table_bytes(&self) -> u64 {
         let inserts = self.workload.mix.insert / self.workload.mix.sum();
         let by_count = self.operations.map(|count| count as f64);
@@ -151,18 +152,18 @@ impl Settings {
         (records * entry as f64 * 2.0) as u64
     }
 
-    /// A sufficient size of each memory node, after its size was too small.
+    /// A size of each memory node that suffices, for the error after a size was too small.
     pub(crate) fn memory_bytes_enough(&self) -> u64 {
         self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes)
     }
 
-    /// Memory of each memory node with which the workload fits. Pages that are never written cost
-    /// nothing, so the size is generous.
+    /// The default size of each memory node, in bytes. Pages that no access writes take no memory,
+    /// so the size is generous.
     fn memory_bytes_auto(&self, config: &ClusterConfig) -> u64 {
         let lines = self.table_bytes() / u64::from(config.line_size) + 64;
-        // The size with latch words.
+        // The size of the lines with their latch words.
         let pool = lines * (u64::from(config.line_size) + 16);
-        // Chunks that the compute nodes have claimed, one of each memory node.
+        // Each compute node has one unfinished chunk on each memory node.
         let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
         let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
         each.next_multiple_of(config.chunk_size)
@@ -213,13 +214,13 @@ impl Settings {
 impl Settings {
     /// The settings that all processes of a run must share.
     pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
-        // Flags give the same values, and the description has the flags.
+        // The description below has the values of these properties, as the flags set them.
         const OF_CLIENT: [&str; 4] =
             ["threadcount", "target", "operationcount", "maxexecutiontime"];
         let mut all = self.properties.clone();
         all.retain(|key, _| !OF_CLIENT.contains(&key.as_str()));
         all.extend(self.describe());
-        // Files may have other names on other machines.
+        // Processes on several machines may name the workload's file differently.
         all.remove("workload");
         all
     }

@@ -30,10 +30,10 @@ pub(crate) struct Seen {
 /// Buffers that a task reuses.
 pub(crate) struct Buffers {
     key: KeyBuffer,
-    /// Bytes in the form in which a client receives or sends them.
+    /// The bytes of a record or a field, as a client receives or sends them.
     bytes: Vec<u8>,
     field: Vec<u8>,
-    /// The versions of the previous operation, if the workload checks its reads.
+    /// The versions that the last operation found and wrote, if the workload checks its reads.
     pub(crate) seen: Vec<Seen>,
 }
 
@@ -43,7 +43,7 @@ impl Buffers {
     }
 }
 
-/// The end of an operation: success, or a failure that is counted and does not end the run.
+/// The end of an operation. A failure is counted, and does not end the run.
 pub(crate) type Ended = Result<(), OperationFailure>;
 
 impl<M: CoherentMemory> Store<M> {
@@ -55,8 +55,8 @@ impl<M: CoherentMemory> Store<M> {
         &self.tree
     }
 
-    /// Executes one operation. `version` is for its writes; a read-modify-write counts on from the
-    /// version that it finds instead.
+    /// Executes one operation. `version` is the version of its writes. A read-modify-write ignores
+    /// `version`, and writes the version after the one that it found.
     pub(crate) async fn execute(
         &self,
         operation: &YcsbOperation,
@@ -185,7 +185,7 @@ impl<M: CoherentMemory> Store<M> {
             ControlFlow::Continue(())
         };
         self.tree.scan_up(Bound::Included(key), records as usize, visit).await?;
-        // The record of each version is not known any more.
+        // The versions do not say to which record they belong, so they are dropped.
         seen.clear();
         Ok(ended)
     }
@@ -247,7 +247,8 @@ impl<M: CoherentMemory> Store<M> {
         }
         let writes = seen.len();
         let verified = self.verify(content, read, bytes, seen);
-        // A field that was read and written is one step, not two.
+        // A field that was both read and written has two entries. One step did both, so only the
+        // written entry stays.
         let written: Vec<FieldIndex> = seen[..writes].iter().map(|seen| seen.field).collect();
         let mut index = 0;
         seen.retain(|seen| {
@@ -290,8 +291,8 @@ impl<M: CoherentMemory> Store<M> {
         (first..end).map(FieldIndex)
     }
 
-    /// The byte range of these fields in a record. `None` means the whole record, or a range that
-    /// depends on the record.
+    /// The byte range of these fields in a record. `None` means the whole record, or a field whose
+    /// place depends on the record.
     fn part(&self, fields: Fields) -> Option<Range<usize>> {
         match fields {
             Fields::All => None,
@@ -303,8 +304,7 @@ impl<M: CoherentMemory> Store<M> {
 /// Copies a part of a value, or all of it, as a client would receive it.
 fn copy_part(part: &Option<Range<usize>>, value: TreeValue<'_>, bytes: &mut Vec<u8>) {
     let part = part.clone().unwrap_or(0..value.len());
-    // The buffer is not cleared first: existing bytes need no initialization before they are
-    // overwritten.
+    // The buffer is not cleared first, because the read below overwrites all bytes.
     bytes.resize(part.len(), 0);
     value.read(part.start, bytes);
 }

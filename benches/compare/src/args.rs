@@ -1,11 +1,13 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
+
+use crate::numbers::{count, line_size, whole};
+use crate::spatial::args::SpatialArgs;
 
 /// Latchwork's B-link tree beside the in-memory structures of other crates.
 ///
@@ -14,7 +16,10 @@ use serde::Serialize;
 /// checked; a wrong one ends the run.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, max_term_width = 100, args_override_self = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) part: Option<Part>,
     /// Keys in each structure, 1000 and more; 10M is ten million.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
     pub(crate) keys: u64,
@@ -64,6 +69,12 @@ pub(crate) struct Args {
     /// Draw the measurements: FILE.svg becomes FILE-8.svg for values of 8 bytes, and so on.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+}
+
+/// Comparisons with flags of their own.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Part {
+    Spatial(SpatialArgs),
 }
 
 /// Sizes of values for which the structures are compiled.
@@ -211,34 +222,6 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let separator = if hints.is_empty() { "" } else { "; " };
     format!("{first}{separator}{}", hints.join("; "))
-}
-
-const KEYS: RangeInclusive<u64> = 1000..=1 << 31;
-
-fn count(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 1000),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
-        _ => (text, 1),
-    };
-    match digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)) {
-        Some(keys) if KEYS.contains(&keys) => Ok(keys),
-        _ => Err("use a whole number from 1000 to 2147483648, or 100k, or 10M".to_owned()),
-    }
-}
-
-fn whole<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(value) if (LEAST..=MOST).contains(&value) => Ok(value),
-        _ => Err(format!("use a whole number from {LEAST} to {MOST}")),
-    }
-}
-
-fn line_size(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(size) if size.is_power_of_two() && (512..=65_536).contains(&size) => Ok(size),
-        _ => Err("use a power of two from 512 to 65536".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use latchwork_blink::TreeError;
 use latchwork_cluster::ClusterError;
+use latchwork_rtree::RTreeError;
 
 /// A wrong answer. The type is small, because it is in the result of every operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub(crate) enum Failure {
     /// A structure gave a wrong answer.
     #[error("{structure} is wrong: {wrong}")]
     Wrong { structure: &'static str, wrong: Wrong },
+    /// A tree gave a wrong answer to a query of boxes.
+    #[error("{structure} is wrong: {query} has another answer by a search of all boxes")]
+    WrongAnswer { structure: &'static str, query: String },
     /// A structure panicked.
     #[error("{structure} panicked; its message stands above")]
     Panicked { structure: &'static str },
@@ -40,9 +44,12 @@ pub(crate) enum Failure {
     /// Our tree failed.
     #[error("our tree failed: {0}")]
     Tree(#[from] TreeError),
+    /// Our R-tree failed.
+    #[error("our R-tree failed: {0}")]
+    RTree(#[from] RTreeError),
     /// Our cache missed although all lines should have been cached.
     #[error(
-        "our cache missed {misses} times in a measurement of cached lines: lines were evicted or lost; fewer --keys would show whether the cache is too small"
+        "our cache missed {misses} times in a measurement of cached lines: lines were evicted or lost; fewer --keys or --boxes would show whether the cache is too small"
     )]
     NotCached { misses: u64 },
     /// A file could not be written.

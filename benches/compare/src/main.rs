@@ -1,5 +1,5 @@
 //! Our B-link tree beside the in-memory structures of other crates: the same keys, values, draws
-//! and threads, in turn, in one process.
+//! and threads, in turn, in one process. `compare spatial` does the same for our R-tree.
 //!
 //! ```text
 //!   args                     what is asked for
@@ -26,17 +26,20 @@ mod draws;
 mod error;
 mod machine;
 mod map;
+mod numbers;
 mod ours;
 mod report;
 mod results;
 mod rivals;
 mod run;
+mod spatial;
 mod subject;
 mod timer;
+mod workers;
 
 use std::process::ExitCode;
 
-use args::Args;
+use args::{Args, Part};
 use error::Failure;
 
 fn main() -> ExitCode {
@@ -61,6 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn compare(args: &Args) -> Result<(), Failure> {
+    if let Some(Part::Spatial(args)) = &args.part {
+        return spatial::compare(args);
+    }
     // An output that cannot be written is reported before an hour of measurements.
     report::check_outputs(args)?;
     let results = run::run(args)?;

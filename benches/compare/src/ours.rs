@@ -5,14 +5,12 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError, TreeValue};
 use latchwork_cache::Cache;
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
-use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
-use latchwork_runtime::{Clock, Handle};
+use latchwork_runtime::Clock;
+use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_verbs::GlobalAddr;
 
 use crate::args::{Structure, Workload};
@@ -21,12 +19,11 @@ use crate::draws::{BATCH, Draws, SCANNED, SCANS};
 use crate::error::{Failure, Wrong};
 use crate::map::ScanCheck;
 use crate::subject::{Job, Subject, rate_of_spans};
-use crate::timer::{Timer, pin};
+use crate::timer::Timer;
+use crate::workers::{self, Team, frames_used};
 
 /// Point reads that one worker has in flight when it interleaves them.
 const INTERLEAVED: usize = 16;
-/// How long workers wait for each other before they start.
-const START_MAX: Duration = Duration::from_secs(600);
 
 /// Our tree with values of `V`.
 pub(crate) struct Ours<V> {
@@ -45,12 +42,6 @@ struct Standing {
     cluster: Embedded,
     root: GlobalAddr,
     used_before: usize,
-}
-
-/// Frames in use on the first node.
-fn frames_used(cluster: &Embedded) -> usize {
-    let cache = cluster.nodes()[0].cache();
-    cache.capacity() - cache.free_frames()
 }
 
 impl<V: Content> Ours<V> {
@@ -86,33 +77,16 @@ impl<V: Content> Ours<V> {
     }
 
     /// Runs `body` on the working workers, together with the tree, from the moment when all of them
-    /// are ready. A single thread works on the first node.
+    /// are ready.
     fn workers<T: Send>(
         &self,
         standing: &Standing,
         threads: usize,
         body: impl AsyncFn(usize, Member, Tree<Worker>) -> Result<T, Failure> + Sync,
     ) -> Result<Vec<T>, Failure> {
-        let across = self.across && threads > 1;
-        let per_node = if across { threads / 2 } else { threads };
-        let ready = &AtomicUsize::new(0);
-        let body = &body;
-        let ends = standing.cluster.run_on(per_node, async |member| {
-            if !across && member.node != 0 {
-                return None;
-            }
-            pin(member.index);
-            // Also after an error, so that the other workers do not wait for this one.
-            let tree = self.open(standing.root, &member).await;
-            ready.fetch_add(1, Ordering::AcqRel);
-            let tree = match tree {
-                Ok(tree) => tree,
-                Err(error) => return Some(Err(error.into())),
-            };
-            all_ready(&member.handle, ready, threads).await;
-            Some(body(member.index, member, tree).await)
-        })?;
-        ends.into_iter().flatten().collect()
+        let team = Team { threads, across: self.across };
+        let open = async |member: &Member| self.open(standing.root, member).await;
+        workers::run(&standing.cluster, team, open, body)
     }
 
     /// Opens the tree. If this node works on lines of both nodes, the function first fetches all of
@@ -259,17 +233,6 @@ impl<V: Content> Ours<V> {
     }
 }
 
-/// Polls until all workers are ready. A polling worker also serves requests, so no preparation
-/// waits for another.
-async fn all_ready(handle: &Handle, ready: &AtomicUsize, all: usize) {
-    let deadline = handle.now() + START_MAX;
-    // A worker that never becomes ready has ended with an error, which is reported in the end.
-    while ready.load(Ordering::Acquire) < all && handle.now() < deadline {
-        handle.yield_now().await;
-        thread::yield_now();
-    }
-}
-
 impl<V: Content> Subject for Ours<V> {
     fn structure(&self) -> Structure {
         self.structure
@@ -378,6 +341,8 @@ impl<V: Content> Subject for Ours<V> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::args::Distribution;
     use crate::draws::Source;

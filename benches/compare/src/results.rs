@@ -118,7 +118,7 @@ impl Results {
     }
 }
 
-fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;

@@ -249,11 +249,11 @@ fn bytes_per_key(structure: Structure, value_size: u64) -> u64 {
 /// Takes `bytes` from the operating system and frees them. A virtual machine waits for its host at
 /// the first touch of memory that was unused for a while. That wait is random, and several times
 /// longer than anything else in a load.
-fn warm(bytes: u64) {
+pub(crate) fn warm(bytes: u64) {
     std::hint::black_box(vec![1_u8; bytes as usize]);
 }
 
 /// A status line: these measurements take minutes.
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     eprintln!("compare: {what}");
 }

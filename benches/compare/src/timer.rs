@@ -1,7 +1,9 @@
 //! The start and the end of a repetition's measured part.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use core_affinity::CoreId;
 use latchwork_runtime::{Clock, Time};
 
 /// One thread's stopwatch.
@@ -47,7 +49,9 @@ impl Timer {
 /// Pins the calling thread to the `index`-th core, in a cycle. If the system refuses, it chooses
 /// the core.
 pub(crate) fn pin(index: usize) {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    // Looked up before the first thread is pinned: a thread inherits the cores of its parent.
+    static CORES: OnceLock<Vec<CoreId>> = OnceLock::new();
+    let cores = CORES.get_or_init(|| core_affinity::get_core_ids().unwrap_or_default());
     if !cores.is_empty() {
         let _ = core_affinity::set_for_current(cores[index % cores.len()]);
     }
@@ -56,6 +60,21 @@ pub(crate) fn pin(index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bug: threads of a pinned thread all ran on its core. Mechanism: they asked for the cores of
+    /// their process, and got those of their parent. Fix: the cores are looked up once.
+    #[test]
+    fn the_threads_of_a_pinned_thread_have_cores_of_their_own() {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let here = || core_affinity::get_core_ids().unwrap_or_default();
+        pin(0);
+        let other = std::thread::spawn(move || {
+            pin(1);
+            here()
+        });
+        let other = other.join().expect("no panic");
+        assert!(cores.len() < 2 || other == [cores[1]], "{other:?} of {cores:?}");
+    }
 
     #[test]
     fn the_warm_up_does_not_count_and_the_time_is_kept() {

@@ -17,7 +17,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::measure::{HOT_LINES, Measure, Sizes};
 
-/// Distance between lines in memory, as in our caches.
+/// The distance between lines in memory, in bytes, as in a cache of this project.
 const STEP: usize = LINE + 64;
 
 pub(crate) const COPY_HOT: &str = "copy of 2 KiB, hot";
@@ -35,7 +35,7 @@ struct Plain {
 
 impl Plain {
     fn new(lines: usize) -> Plain {
-        // The memory is as that of our caches: large, and of huge pages if the system has them.
+        // The memory is like that of a cache: large, and of huge pages if the system has them.
         let memory = Region::zeroed(lines * STEP).expect("memory for the benchmark");
         memory.words().clear(0..lines * STEP);
         // Keys that look like addresses of lines.
@@ -122,7 +122,7 @@ fn chain_of(lines: usize) -> Arc<Region> {
         order.swap(i, draws.draw() as usize % i);
     }
     let words = memory.words();
-    // The word at `from` holds the start of `to`, in words.
+    // The word at index `from` has the index of the first word of `to`.
     for (from, to) in (0..lines).zip(&order) {
         words.set_word(from * 8, u64::from(*to) * 8);
     }
@@ -139,10 +139,10 @@ fn timed(work: impl FnOnce()) -> Duration {
 #[repr(align(128))]
 struct Alone(AtomicU64);
 
-/// A word that two threads change in turn.
+/// The time of `count` round trips of a word that two threads change in turn.
 fn round_trips(count: u64) -> Duration {
     let word = &Alone(AtomicU64::new(0));
-    // Spins, and yields the core in case there is only one.
+    // Spins, and sometimes yields the core, which the other thread may need.
     let wait_for = |value: u64| {
         let mut looks = 0_u32;
         while word.0.load(Ordering::Acquire) != value {

@@ -1,4 +1,4 @@
-//! What an access costs, beside what the machine can do at best, in one run.
+//! The cost of accesses, beside the best that the machine can do, in one run.
 //!
 //! ```text
 //! cargo run --release -p latchwork-benches --example costs
@@ -6,15 +6,15 @@
 //! ```
 //!
 //! ```text
-//!   limits   loads, copies, a hash map, an atomic, two cores    no code of ours
+//!   limits   loads, copies, a hash map, an atomic, two cores    no code of this project
 //!   lines    one node: hits, upgrades, misses                   ┐
 //!   nodes    two nodes take a line from each other              ├ Embedded, shared memory
 //!   trees    a B-link tree, all cached; an idle second node     ┘
-//!      └──►  table: medians, least and most, targets
+//!      └──►  table: median, least and most, targets
 //! ```
 //!
-//! Everything is measured by turns, in rounds whose order is drawn: whatever drifts meets all
-//! alike.
+//! Each round makes all measurements, in a random order. So a drift of the machine affects all
+//! measurements alike.
 
 mod limits;
 mod lines;
@@ -103,7 +103,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         Some(path) => table::read_instructions(path)?,
         None => Vec::new(),
     };
-    // Checked before any measurement.
+    // The page is checked before any measurement.
     arguments.markdown.as_deref().map_or(Ok(()), table::check_page)?;
     let samples = measured(&measures, arguments);
     let idle = trees::idle_node(arguments.rounds.max(8) * 3, arguments.time_ms);
@@ -115,7 +115,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 /// Nanoseconds of each measurement, for every round.
 fn measured(measures: &[Measure], arguments: &Arguments) -> Vec<(String, Vec<f64>)> {
     let wanted = Duration::from_millis(arguments.time_ms);
-    // The counts that take about that long. The first executions also make and warm the data.
+    // The number of executions that takes about the wanted time. The first executions also make the
+    // data and warm them.
     let counts: Vec<u64> = measures.iter().map(|measure| count_for(measure, wanted)).collect();
     let mut samples: Vec<(String, Vec<f64>)> =
         measures.iter().map(|measure| (measure.name.clone(), Vec::new())).collect();
@@ -136,9 +137,10 @@ fn measured(measures: &[Measure], arguments: &Arguments) -> Vec<(String, Vec<f64
 fn count_for(measure: &Measure, wanted: Duration) -> u64 {
     let mut count = 64;
     loop {
-        // The minimum of two times, because an interruption of this thread would count as work.
+        // The smaller of two times counts, because an interruption of this thread would count as
+        // work.
         let time = (measure.time)(count).min((measure.time)(count));
-        // The count is large enough to scale it.
+        // The time is now long enough to compute the count from it.
         if time * 4 > wanted || count >= 1 << 26 {
             let share = wanted.as_secs_f64() / time.as_secs_f64().max(1e-9);
             return ((count as f64 * share) as u64).clamp(16, 1 << 28);

@@ -1,13 +1,13 @@
-//! [`Measure`]: a measurement, and how large its data are.
+//! [`Measure`]: a measurement. [`Sizes`]: the sizes of the data.
 
 use std::time::Duration;
 
-/// How large the data are.
+/// The sizes of the data.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) far_lines: usize,
     pub(crate) far_keys: u64,
-    /// Each measurement is made once, and under a profiler: the program does nothing else.
+    /// Whether the program makes one measurement once, for a profiler, and does nothing else.
     pub(crate) once: bool,
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn nanos(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e9 / count as f64
 }
 
-/// Lines that fit, with their headers, into a core's second cache and not into its first.
+/// Lines that fit, with their headers, into a core's second-level cache and not into the first.
 pub(crate) const HOT_LINES: usize = 256;
 
-/// Keys of a tree that fits there.
+/// Keys of a tree that fits into the second-level cache.
 pub(crate) const HOT_KEYS: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! The tables, and the results of the targets.
+//! The tables of measurements, and whether the targets are met.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,8 +10,8 @@ use crate::{limits, lines, nodes};
 const BEGIN: &str = "<!-- costs: begin -->";
 const END: &str = "<!-- costs: end -->";
 
-/// The counts of one measurement, per execution: instructions, and misses of the first and the
-/// second cache.
+/// The counts of one measurement, per execution: instructions, misses of the first-level cache, and
+/// misses of the second-level cache.
 pub(crate) struct Counted {
     name: String,
     counts: [f64; 3],
@@ -78,7 +78,7 @@ pub(crate) fn tables(
     text
 }
 
-/// Three digits.
+/// A number with about three digits.
 fn short(nanos: f64) -> String {
     match nanos {
         n if n < 10.0 => format!("{n:.2}"),
@@ -106,8 +106,8 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
     add(format!("{read}, far"), 1.5, median(lines::COPY_FAR) / median(limits::MAP_FAR));
     let copies = 2.0 * median(limits::COPY_FAR);
     add("a miss to two random copies".to_owned(), 1.5, median(lines::MISS_FAR) / copies);
-    // A measurement on two cores at the same time suffers from all other work of the machine. So
-    // the minimum of both counts, because a limit is what is possible.
+    // A measurement on two cores suffers from all other work of the machine. So the smallest
+    // samples of both counts are compared.
     let trips = (least(nodes::HAND_OVER) - median(limits::COPY_HOT)) / least(limits::ROUND_TRIP);
     add(
         "a hand-over without one copy, in round trips of a cache line (least)".to_owned(),
@@ -115,7 +115,8 @@ fn targets(samples: &[(String, Vec<f64>)], idle: &[Idle]) -> Vec<Target> {
         trips,
     );
     for Idle { what, pairs } in idle {
-        // Two consecutive measurements have the most in common.
+        // The two measurements of a pair run one after the other, so the machine changes least
+        // between them.
         let ratios: Vec<f64> = pairs.iter().map(|(one, two)| two / one).collect();
         let Summary { least, median, most } = summary(&ratios);
         let spread = format!("{least:.2} to {most:.2} of {} pairs", ratios.len());
@@ -138,10 +139,10 @@ fn machine() -> String {
     )
 }
 
-/// Finds the marks for the tables.
+/// Checks that a page has the marks for the tables.
 ///
 /// # Errors
-/// When there are none.
+/// The page has no such marks.
 pub(crate) fn check_page(path: &Path) -> Result<(), String> {
     place(path).map(|_| ())
 }

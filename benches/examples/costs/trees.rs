@@ -18,9 +18,9 @@ use crate::measure::{HOT_KEYS, Measure, Sizes, nanos};
 const MANY: usize = 16;
 /// Entries of a scan.
 const SCANNED: usize = 100;
-/// Keys of the trees for the measurement with a live second node.
+/// Keys of the trees for the measurement with a second node.
 const IDLE_KEYS: u64 = 200_000;
-/// Interval between two checks of an idle worker whether it may end.
+/// The interval at which an idle worker checks whether it may end.
 const IDLE_LOOK: Duration = Duration::from_millis(2);
 
 pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
@@ -42,7 +42,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
     all
 }
 
-/// The time of this number of operations.
+/// The time of this number of operations, together.
 type Operation = fn(&Loaded, u64) -> Duration;
 
 /// A tree whose keys were inserted one by one in random order: 8 bytes each, with values of 8.
@@ -50,9 +50,9 @@ struct Loaded {
     cluster: Embedded,
     root: GlobalAddr,
     keys: u64,
-    /// The first number of the keys that are not in the tree.
+    /// The first number without a key in the tree.
     fresh: Cell<u64>,
-    /// Inserted keys stay.
+    /// Whether inserted keys stay in the tree.
     grows: bool,
 }
 
@@ -64,7 +64,7 @@ struct Opened {
 
 impl Loaded {
     fn new(keys: u64, compute_nodes: usize, grows: bool) -> Loaded {
-        // Pages are at least half full, and more keys follow.
+        // Pages are at least half full, and some measurements insert more keys.
         let bytes = (keys as usize * 64).next_multiple_of(1 << 20) + (32 << 20);
         let cluster = cluster(ClusterConfig {
             compute_nodes,
@@ -83,7 +83,7 @@ impl Loaded {
         Loaded { cluster, root, keys, fresh: Cell::new(keys), grows }
     }
 
-    /// The time of operations, while the other nodes of the cluster are alive and idle.
+    /// The time of the operations in `body`, while the other nodes of the cluster run and are idle.
     fn time(&self, body: impl AsyncFn(Opened) -> Duration + Sync) -> Duration {
         let (root, keys) = (self.root, self.keys);
         let over = &AtomicBool::new(false);
@@ -100,7 +100,7 @@ impl Loaded {
                 Ok(tree) => Some(body(Opened { tree, draws, member }).await),
                 Err(_) => None,
             };
-            // Also without a tree, because the other nodes wait for this.
+            // The flag is set even without a tree, because the other nodes wait for it.
             over.store(true, Ordering::Release);
             time
         });
@@ -155,7 +155,8 @@ fn inserts(loaded: &Loaded, iters: u64) -> Duration {
             tree.insert(&key(i), &i.to_be_bytes()).await.expect("a new key");
         }
         let time = member.handle.now() - start;
-        // So the tree has the same number of keys the next time.
+        // The keys are removed again, so that the next sample has a tree with the same number of
+        // keys.
         for i in (fresh..fresh + iters).filter(|_| !grows) {
             assert!(tree.remove(&key(i)).await.expect("a tree"), "just inserted");
         }
@@ -182,13 +183,13 @@ fn scans(loaded: &Loaded, iters: u64) -> Duration {
     })
 }
 
-/// An operation with one node alive and with two, in nanoseconds, in turn.
+/// Times of one operation in nanoseconds, in pairs: with one node, and with a second node.
 pub(crate) struct Idle {
     pub(crate) what: &'static str,
     pub(crate) pairs: Vec<(f64, f64)>,
 }
 
-/// The cost of a live and idle second node for the first node.
+/// The cost of a running and idle second node for the first node.
 pub(crate) fn idle_node(rounds: u32, time_ms: u64) -> Vec<Idle> {
     let trees = [1, 2].map(|nodes| Loaded::new(IDLE_KEYS, nodes, false));
     let operations: [(&'static str, Operation); 2] = [("tree get", gets), ("tree update", updates)];
@@ -198,7 +199,7 @@ pub(crate) fn idle_node(rounds: u32, time_ms: u64) -> Vec<Idle> {
         let count = (time_ms as f64 * 1e6 / each) as u64 + 1;
         let pair = |round: u32| {
             let mut pair = [0.0; 2];
-            // The order alternates, because being first may matter.
+            // The order of the two alternates, because the first one may have an advantage.
             for turn in 0..2 {
                 let which = (turn + round as usize) % 2;
                 pair[which] = nanos(time(&trees[which], count), count);

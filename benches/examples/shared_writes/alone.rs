@@ -4,10 +4,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 const LINE: usize = 64;
 
-/// The system's allocator, with whole cache lines only.
+/// The system's allocator, but each block has its cache lines alone.
 pub(crate) struct Alone;
 
-/// The layout rounded up to whole lines; `None` when the size is beyond the limit of a layout.
+/// The layout rounded up to whole cache lines; `None` when the size is too large for a layout.
 fn lines(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_next_multiple_of(LINE)?;
     Layout::from_size_align(size, layout.align().max(LINE)).ok()

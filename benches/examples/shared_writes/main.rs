@@ -1,6 +1,6 @@
-//! Counts the CPU cache lines that readers of one cluster share and write. There must be none: a
-//! line that one thread writes and another touches travels between their cores with every such
-//! write.
+//! Counts the CPU cache lines that readers of one cluster share and write. There must be none. If
+//! one thread writes a line and another thread touches it, every such write moves the line between
+//! their cores.
 //!
 //! ```text
 //! cargo run --release -p latchwork-benches --example shared_writes
@@ -9,15 +9,15 @@
 //! ```text
 //!   parent                           child, under valgrind's lackey
 //!   starts it, reads its trace  ◄──  every load and store, and which thread runs
-//!   by phase and thread         ◄──  MARK lines between phases: path, reader
+//!   by phase and thread         ◄──  MARK lines at the ends of phases: path, reader
 //!   judges, prints                   readers take turns: one reads, all others are blocked
 //! ```
 //!
-//! Two readers on each of two compute nodes read the same lines and the same tree, in each way that
-//! there is, warm. What counts is what a reader's own thread did in its phase: a 64-byte line that
-//! it stored to, and that another reader touched in one of its own phases, is shared. Which blocks
-//! of the heap lie side by side is the allocator's luck and differs from run to run: here each has
-//! its lines alone.
+//! Two readers on each of two compute nodes read the same lines and the same tree, with all data
+//! cached, by every read path. The accesses of a reader's own thread in its phase count. A 64-byte
+//! line is shared if a reader stored to it, and another reader accessed it in a phase of its own.
+//! The allocator decides which blocks of the heap are neighbours, and its choice differs from run
+//! to run. So here each block has its cache lines alone.
 
 mod alone;
 mod readers;
@@ -72,7 +72,7 @@ fn end(result: Result<bool, String>) -> ExitCode {
     }
 }
 
-/// Returns whether no line is shared.
+/// Runs the child and judges its trace. Returns whether no line is shared.
 fn judge(arguments: &Arguments) -> Result<bool, String> {
     let mut child = start(arguments)?;
     let Some(stderr) = child.stderr.take() else {
@@ -80,7 +80,7 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
     };
     let limit = Duration::from_secs(arguments.seconds_max);
     let (over, waiting) = mpsc::channel::<()>();
-    // The read ends when the child does, and this thread ends the child in time.
+    // The read ends when the child ends. The other thread ends the child at the time limit.
     let watch = thread::spawn(move || {
         let late = waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
         if late {
@@ -89,7 +89,7 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
         (child.wait(), late)
     });
     let trace = read(BufReader::with_capacity(1 << 20, stderr));
-    // An unreadable trace ends the child as well: its standard error is closed.
+    // After an unreadable trace the closed standard error ends the child as well.
     let _ = over.send(());
     let (status, late) = watch.join().map_err(|_| "the thread that waits panicked".to_owned())?;
     if late {
@@ -109,7 +109,7 @@ fn judge(arguments: &Arguments) -> Result<bool, String> {
 fn start(arguments: &Arguments) -> Result<Child, String> {
     let me = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let mut command = Command::new("valgrind");
-    // Threads that spin or yield must not keep the others from running.
+    // Without this scheduler, threads that spin or yield could keep the others from running.
     command.args(["--tool=lackey", "--trace-mem=yes", "--trace-sched=yes", "--fair-sched=try"]);
     command.arg(me).arg("--child");
     if let Some(spoil) = arguments.spoil.and_then(|spoil| spoil.to_possible_value()) {
@@ -122,7 +122,7 @@ fn start(arguments: &Arguments) -> Result<Child, String> {
     })
 }
 
-/// The trace, and the first lines that are no part of it.
+/// The trace, and the first lines that are not part of it.
 fn read(mut from: impl BufRead) -> io::Result<(Trace, Vec<String>)> {
     let (mut trace, mut other, mut line) = (Trace::default(), Vec::new(), Vec::new());
     loop {
@@ -130,8 +130,8 @@ fn read(mut from: impl BufRead) -> io::Result<(Trace, Vec<String>)> {
         if from.read_until(b'\n', &mut line)? == 0 {
             return Ok((trace, other));
         }
-        // Lines of neither the trace nor valgrind's banner and summary. They suffice to explain an
-        // error.
+        // These lines belong neither to the trace nor to valgrind's banner and summary. Twenty of
+        // them suffice to explain an error.
         if !trace.line(line.trim_ascii_end()) && !line.starts_with(b"==") && other.len() < 20 {
             other.push(String::from_utf8_lossy(&line).trim().to_owned());
         }
@@ -158,7 +158,7 @@ fn print(verdict: &Verdict) {
     }
     let mut told: Vec<&[u64]> = Vec::new();
     for shared in &verdict.shared {
-        // Each place once, and at most four of them.
+        // Each list of places is printed once, and at most four lists.
         if told.contains(&shared.places.as_slice()) || told.len() == 4 {
             continue;
         }

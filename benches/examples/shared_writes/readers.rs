@@ -17,27 +17,28 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::spoil::Spoil;
 
-/// Reads of each reader in each phase; more than a task may do before it has to yield.
+/// Reads of each reader in each phase. The number is larger than the reads that a task may do
+/// before it has to yield.
 pub(crate) const READS: usize = 50;
 /// Keys that one call looks up.
 const MANY: usize = 16;
 /// Entries of a scan.
 const SCANNED: usize = 30;
-/// The keys make three levels of pages of 512 bytes.
+/// With this number of keys the tree has three levels of pages of 512 bytes.
 const KEYS: u64 = 800;
 const LINES: usize = 30;
 const NODES: usize = 2;
 const WORKERS: usize = 2;
-/// Longer than all phases. A once-per-millisecond action is no part of a read, and valgrind is
-/// slow.
+/// A time longer than all phases. It replaces the intervals of periodic actions, which are not part
+/// of a read, and would be frequent because valgrind is slow.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// A value in place of the number of warm readers.
+/// The value of the count of warm readers after a reader has failed.
 const GAVE_UP: usize = usize::MAX;
 
 const OTHER_GAVE_UP: &str = "another reader gave up";
 
-/// Interval between two checks whether it is this reader's turn to warm up.
+/// The interval at which a reader checks whether it is its turn to warm up.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A way to read.
@@ -52,7 +53,7 @@ enum Path {
     Sweep,
 }
 
-/// The paths that fetch missing lines come first.
+/// The paths that obtain missing lines come first.
 const PATHS: [Path; 7] =
     [Path::Get, Path::TryGet, Path::GetMany, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
 
@@ -70,9 +71,10 @@ impl Path {
     }
 }
 
-/// The turn to run a phase, with all other readers blocked.
+/// Whose turn it is to run a phase. All other readers are blocked.
 struct Turns {
-    /// `None` when a reader gave up, so that no reader waits for it.
+    /// The number of the next phase. `None` when a reader has failed, so that no reader waits for
+    /// it.
     next: Mutex<Option<usize>>,
     changed: Condvar,
 }
@@ -96,11 +98,11 @@ impl Turns {
 struct Shared {
     root: GlobalAddr,
     lines: Vec<GlobalAddr>,
-    /// The number of readers that have read everything once.
+    /// The number of readers that have read all data once.
     warm: AtomicUsize,
     turns: Turns,
     spoil: Option<Spoil>,
-    // The counters are close together, which one of the seeded bugs needs.
+    // The counters are in one cache line, which one of the seeded bugs needs.
     counters: [AtomicU64; NODES * WORKERS],
 }
 
@@ -158,7 +160,7 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
         end
     });
     let ends = ends.map_err(text)?;
-    // The error of the first failed reader explains more than the errors that it caused.
+    // The error of the first failed reader explains more than the errors that follow from it.
     let mut errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
     errors.sort_by_key(|error| error == OTHER_GAVE_UP);
     errors.into_iter().next().map_or(Ok(()), Err)
@@ -167,8 +169,8 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
 impl Reader<'_> {
     async fn take_part(&self) -> Result<(), String> {
         let me = self.member.index;
-        // The readers warm up in turn, and serve the others in the meantime, so that the lines move
-        // here.
+        // The readers warm up in turn. A reader that is not warming up serves requests, so that the
+        // lines can move to the others.
         self.until_warm(me).await?;
         self.tree.count().await.map_err(text)?;
         for &line in &self.shared.lines {
@@ -179,13 +181,13 @@ impl Reader<'_> {
         }
         self.shared.warm.store(me + 1, Ordering::Release);
         self.until_warm(NODES * WORKERS).await?;
-        // A separate file: the standard handle has a lock, which is a line that all readers store
-        // to.
+        // The marks go through a separate file, because the standard handle has a lock. All readers
+        // would store to that lock's cache line.
         let mut marks = OpenOptions::new().append(true).open("/dev/stderr").map_err(text)?;
         for (number, path) in PATHS.iter().enumerate() {
             let turn = number * NODES * WORKERS + me;
             self.shared.turns.wait(turn)?;
-            // One more read, because the reads before may have an effect on only the first read.
+            // A read before the phase takes effects that occur only at the first read of a path.
             self.read(*path).await?;
             mark(&mut marks, &format!("MARK begin {me} {}\n", path.name()))?;
             self.read(*path).await?;
@@ -195,7 +197,7 @@ impl Reader<'_> {
             }
             self.shared.turns.set(Some(turn + 1));
         }
-        // No reader ends and drops its state while others still read.
+        // No reader ends and drops its state while another reader still reads.
         self.shared.turns.wait(PATHS.len() * NODES * WORKERS)
     }
 
@@ -268,7 +270,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Prints the address of the program's code in memory, so that addresses can be named.
+    /// Prints the address of the program's code in memory, so that the parent can name addresses.
     fn tell_where_code_is(&self, marks: &mut File) -> Result<(), String> {
         let me = std::env::current_exe().map_err(text)?;
         let maps = std::fs::read_to_string("/proc/self/maps").map_err(text)?;

@@ -1,12 +1,12 @@
-//! [`Spoil`]: a fault on purpose.
+//! [`Spoil`]: a seeded bug, which the count must find.
 
 use clap::ValueEnum;
 
-/// What a spoilt reader does with every read.
+/// What a reader with a seeded bug does at every read.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Spoil {
-    /// Adds to a counter of all readers.
+    /// It adds to a counter that all readers share.
     Counter,
-    /// Adds to a counter of its own, next to those of the others in one cache line.
+    /// It adds to its own counter, which is in one cache line with the counters of other readers.
     Neighbour,
 }

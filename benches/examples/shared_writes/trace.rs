@@ -1,11 +1,11 @@
-//! Reads a trace, and computes its result.
+//! [`Trace`]: reads valgrind's trace, and computes the result.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 /// Bytes of a CPU cache line.
 const LINE: u64 = 64;
-/// Maximum number of shown instructions that stored to a shared line.
+/// The highest number of instructions that are shown for a shared line.
 const PLACES: usize = 3;
 
 /// The accesses of one thread to one cache line in one phase.
@@ -13,7 +13,7 @@ const PLACES: usize = 3;
 struct Use {
     loads: u64,
     stores: u64,
-    /// Instructions that stored.
+    /// The addresses of the instructions that stored.
     places: Vec<u64>,
 }
 
@@ -26,10 +26,11 @@ struct Phase {
     lines: BTreeMap<u64, Use>,
 }
 
-/// The relevant part of a trace, line by line.
+/// The relevant part of a trace, which is read line by line.
 #[derive(Default)]
 pub(crate) struct Trace {
-    /// The accesses by thread in the current phase. The trace does not name the reader's thread.
+    /// The current phase, and the accesses of each thread in it. The trace does not say which
+    /// thread is the reader.
     running: Option<(Phase, BTreeMap<u32, Phase>)>,
     phases: Vec<Phase>,
     thread: u32,
@@ -37,7 +38,7 @@ pub(crate) struct Trace {
     code: u64,
 }
 
-/// One read path.
+/// The result of one read path.
 pub(crate) struct Row {
     pub(crate) path: String,
     pub(crate) readers: usize,
@@ -66,15 +67,15 @@ pub(crate) struct Verdict {
 }
 
 impl Trace {
-    /// Takes a line; false when it is no part of a trace.
+    /// Takes a line. Returns false when the line is not part of a trace.
     ///
     /// ```text
     /// I  0401ab20,3                       an instruction
-    ///  S 1ffefff5c8,8                     a store of its; L a load, M both
-    /// --17--   SCHED[2]:  acquired lock   from here on thread 2 runs
-    /// MARK begin 1 tree get               a phase of reader 1
-    /// MARK end
-    /// MARK code 108000                    where the program lies
+    ///  S 1ffefff5c8,8                     a store by that instruction; L is a load, M is both
+    /// --17--   SCHED[2]:  acquired lock   thread 2 runs from here on
+    /// MARK begin 1 tree get               the begin of a phase of reader 1
+    /// MARK end                            the end of the phase
+    /// MARK code 108000                    the address of the program's code
     /// ```
     pub(crate) fn line(&mut self, line: &[u8]) -> bool {
         match line {
@@ -123,8 +124,8 @@ impl Trace {
                 true
             }
             (Some("end"), None, None) => {
-                // All other readers are blocked, except for threads that poll at times. So the
-                // thread with nearly all accesses is the reader.
+                // All other readers are blocked, and some other threads poll now and then. So the
+                // thread with the most accesses is the reader.
                 let Some((phase, threads)) = self.running.take() else { return false };
                 let busiest = threads.into_values().max_by_key(|used| used.accesses);
                 let used = busiest.unwrap_or_default();
@@ -157,7 +158,7 @@ impl Trace {
     /// When the trace has too few accesses for a result.
     pub(crate) fn verdict(&self) -> Result<Verdict, String> {
         let mut shared = Vec::new();
-        // For each line, the readers that accessed it, by phase.
+        // For each line, the phases that accessed the line.
         let mut users: BTreeMap<u64, Vec<&Phase>> = BTreeMap::new();
         for phase in &self.phases {
             for line in phase.lines.keys() {
@@ -219,8 +220,8 @@ fn access(text: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Verdict {
-    /// The function and source line of an instruction, with those that it is inlined into; its
-    /// address if they are unknown.
+    /// The function and the source line of an instruction, with the functions into which it is
+    /// inlined. If they are unknown, its address.
     pub(crate) fn symbol(&self, place: u64) -> String {
         let named = std::env::current_exe().ok().and_then(|me| {
             let at = format!("{:#x}", place.checked_sub(self.code)?);
@@ -245,7 +246,7 @@ mod tests {
         trace.verdict()
     }
 
-    /// Two readers, each in a phase of its own, with these accesses.
+    /// The verdict on two readers, each in its own phase, with these accesses.
     fn two(first: &str, second: &str) -> Verdict {
         let phase = |reader, accesses| {
             format!("MARK begin {reader} get\nI  0400,3\n{accesses}\nMARK end\n")

@@ -15,19 +15,19 @@ use latchwork::{Cluster, ClusterConfig, ClusterWorker, Error, Result};
 
 const ACCOUNTS: u32 = 100;
 const CENTS: u64 = 1_000;
-/// A worker says after so many transfers how far it is.
+/// A worker prints its count after this many transfers.
 const TOLD_EVERY: u64 = 100;
-/// The first worker writes a checkpoint after so many.
+/// The first worker writes a checkpoint after this many of its transfers.
 const CHECKPOINT_EVERY: u64 = 2_000;
 
-/// What is in the bank.
+/// The totals of the bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Books {
-    /// Accounts.
+    /// The number of accounts.
     pub accounts: usize,
-    /// The sum of all balances.
+    /// The sum of all balances, in cents.
     pub cents: u64,
-    /// By all workers, in all runs.
+    /// The number of transfers of all workers, in all runs.
     pub transfers: u64,
 }
 
@@ -41,8 +41,8 @@ pub fn main() -> Result<()> {
     Ok(())
 }
 
-/// Opens the bank, or founds it; makes so many transfers on each worker, and returns what is in the
-/// books then.
+/// Opens the bank, or makes a new one. Then makes `transfers` transfers on each worker, and returns
+/// the totals.
 pub fn run(directory: &Path, transfers: u64) -> Result<Books> {
     let config = ClusterConfig {
         compute_nodes: 2,
@@ -65,7 +65,7 @@ pub fn run(directory: &Path, transfers: u64) -> Result<Books> {
     let bank = cluster.database("bank").directory(directory).table(accounts).table(workers);
     let there = bank.open()?;
     println!("{} rows were there, from {} commits", there.rows, there.commits);
-    // Phases: all workers end one before any begins the next.
+    // Two phases: all workers end the first before any worker begins the second.
     cluster.run(found)?;
     cluster.run(async move |worker| work(worker, transfers).await)?;
     let books = cluster.run(audit)?;
@@ -73,7 +73,7 @@ pub fn run(directory: &Path, transfers: u64) -> Result<Books> {
     books.into_iter().next().ok_or_else(|| "there is no worker".into())
 }
 
-/// A row's only number, and 0 for a row that is not there.
+/// The number in a row, and 0 if there is no row.
 async fn number(
     tx: &mut Transaction<Worker>,
     table: &Table<Worker>,
@@ -84,7 +84,7 @@ async fn number(
     Ok(row.first_chunk().map_or(0, |number| u64::from_le_bytes(*number)))
 }
 
-/// Opens the accounts, all in one transaction, if that was not done.
+/// Opens the accounts, all in one transaction, unless an earlier run has opened them.
 async fn found(worker: ClusterWorker) -> Result<()> {
     let bank = worker.database("bank")?;
     let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);
@@ -104,7 +104,7 @@ async fn found(worker: ClusterWorker) -> Result<()> {
     Ok(founding.await?)
 }
 
-/// Moves money, and counts in the same transaction how often.
+/// Moves money, and counts the transfers of this worker in the same transactions.
 async fn work(worker: ClusterWorker, transfers: u64) -> Result<()> {
     let bank = worker.database("bank")?;
     let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);
@@ -122,7 +122,7 @@ async fn work(worker: ClusterWorker, transfers: u64) -> Result<()> {
             tx.update(&workers, &me.to_be_bytes(), &count.to_le_bytes()).await?;
             Ok(count)
         };
-        // All of it or nothing. Where other transactions are in the way it runs again.
+        // The transaction takes effect as a whole or not at all. After a conflict it runs again.
         let count = bank.run(transfer).await?;
         if made.is_multiple_of(TOLD_EVERY) {
             println!("worker {} has made {count} transfers", worker.index);
@@ -130,7 +130,7 @@ async fn work(worker: ClusterWorker, transfers: u64) -> Result<()> {
         if worker.index == 0 && made.is_multiple_of(CHECKPOINT_EVERY) {
             match bank.checkpoint().await {
                 Ok(written) => println!("a checkpoint of {} rows", written.rows),
-                // The one before stays in place, and the log has everything since.
+                // The last checkpoint stays valid, and the log has all later commits.
                 Err(error) => eprintln!("no checkpoint: {error}"),
             }
         }
@@ -138,7 +138,7 @@ async fn work(worker: ClusterWorker, transfers: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads all books in one transaction.
+/// Reads all accounts and counts in one transaction.
 async fn audit(worker: ClusterWorker) -> Result<Books> {
     let bank = worker.database("bank")?;
     let (accounts, workers) = (bank.table("accounts").await?, bank.table("workers").await?);

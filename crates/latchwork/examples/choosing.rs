@@ -1,5 +1,5 @@
-//! The same program under each coherence protocol and each concurrency control: two nodes add to
-//! the same counters, and it shows how often each commit had to be tried. Run it with
+//! The same program under each coherence protocol and each concurrency control. Two nodes add to
+//! the same counters, and the program prints how often each commit had to be tried. Run it with
 //!
 //! ```text
 //! cargo run --release -p latchwork --example choosing
@@ -27,14 +27,14 @@ pub fn main() -> Result<()> {
 fn run(protocol: Protocol, scheme: Scheme) -> Result<()> {
     let mut config =
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };
-    // The protocol is the cluster's, the scheme the database's: a program is the same under all of
-    // them.
+    // The cluster has the protocol, and the database has the scheme. The rest of the program does
+    // not depend on them.
     config.policy = protocol.policy();
     let counters = Schema::builder("counters")
         .column("counter", ColumnType::U32)
         .column("value", ColumnType::U64)
         .primary_key(["counter"])
-        // A lock is a line's. Rows that all nodes write have lines of their own.
+        // A lock locks a whole line. So each row that all nodes write has a line of its own.
         .rows_per_line(1)
         .build()?;
     let cluster = Cluster::start(config)?;

@@ -1,5 +1,5 @@
-//! Transactions on a cluster of two compute nodes: both sell seats of one hall, and no seat is sold
-//! twice. There is no log: the database ends with the cluster. Run it with
+//! Transactions on a cluster of two compute nodes. Both nodes sell seats of one hall, and no seat
+//! is sold twice. The database has no log, so it ends with the cluster. Run it with
 //!
 //! ```text
 //! cargo run --release -p latchwork --example transactions
@@ -48,8 +48,8 @@ async fn sell(worker: ClusterWorker) -> Result<u32> {
     let node = worker.node as u32;
     let mut sold = 0;
     for seat in 0..SEATS {
-        // Each node tries all seats. Where the other node is at the same seat, one of the two
-        // transactions is aborted and runs again, and then finds the seat sold.
+        // Each node tries all seats. If both nodes try the same seat, one of the two transactions
+        // is aborted and runs again. The second attempt finds the seat sold.
         let mine = hall.run(async |tx| {
             if tx.get(&seats, &seat.to_be_bytes(), &mut Vec::new()).await? {
                 return Ok(false);

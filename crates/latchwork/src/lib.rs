@@ -65,37 +65,38 @@
 //! # Threads, virtual time, processes
 //!
 //! `Cluster::simulated(config, SimConfig::default())` runs the same program in virtual time, where
-//! one seed decides everything that a network leaves open. `Cluster::join` (feature `processes`)
-//! makes this process one node of a cluster of processes. The rest of the program stays the same,
-//! with two exceptions: a database of several processes has no log, and `run` covers the workers of
-//! its own process only.
+//! one seed decides every delay and every order. `Cluster::join` (feature `processes`) makes this
+//! process one node of a cluster of processes. The rest of the program stays the same, with two
+//! exceptions: a database of several processes has no log, and `run` covers the workers of its own
+//! process only.
 //!
 //! # The crates
 //!
-//! Behind the front door the crate re-exports the library crates of the workspace, under their
-//! folders' names. Each layer uses only those below it here:
+//! The crate also re-exports the library crates of the workspace, under their folders' names. Each
+//! layer uses only layers below it in this list:
 //!
 //! ```text
-//!   workload       key distributions, YCSB, TPC-C: knows no store
-//!   report         latencies, result documents: knows no workload
-//!   history        what transactions and calls did: recorded, and judged; knows no store
+//!   workload       key distributions, YCSB, TPC-C: for any store
+//!   report         latencies, result documents: for any workload
+//!   history        records of transactions and calls, and checks of these records: for any store
 //!   ─────────────────────────────────────────────────────────────────────────────────────
-//!   cluster        clusters in one process, of threads, or simulated; `processes`: of many
+//!   cluster        clusters of threads, in virtual time, or (`processes`) of processes
 //!   database       a database on a cluster: logs, recovery and tables behind one call
-//!   membership     with `processes`: who is in a cluster of processes, in a directory or etcd
-//!   partition      two-phase commit over rows that are dealt out to nodes
+//!   membership     with `processes`: the members of a cluster, in a directory or etcd
+//!   partition      two-phase commit over rows that each have one owner node
 //!   txn            tables with schemas and indexes, serializable transactions
 //!   blink          B-link tree
+//!   rtree          R-tree: boxes, and queries by place
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
 //!   selcc          the protocols of the latch word: SELCC, and the baseline SEL
-//!   engine         what any protocol stands on: waiters, tickets, locks, eviction, messages
-//!   coherence      the traits between protocols and what stands on them
+//!   engine         for any protocol: waiters, tickets, locks, eviction, messages
+//!   coherence      the traits that indexes and transactions use
 //!   cache          frames of a compute node
 //!   memnode        the memory pool: chunks, lines, epochs, named objects
 //!   latch          the latch word, and the ownership protocol as a pure state machine
 //!   fabric         one enum over verbs_shm, verbs_sim, verbs_ibv, verbs_tcp (`processes`); ports
-//!   verbs          what every fabric promises
+//!   verbs          the contract of every fabric
 //!   runtime        polling executor, in real and in virtual time
 //!   simulation     the kernel of a deterministic world
 //! ```
@@ -122,6 +123,7 @@ pub use latchwork_memnode as memnode;
 pub use latchwork_partition as partition;
 pub use latchwork_relaxed as relaxed;
 pub use latchwork_report as report;
+pub use latchwork_rtree as rtree;
 pub use latchwork_runtime as runtime;
 pub use latchwork_selcc as selcc;
 pub use latchwork_simulation as simulation;

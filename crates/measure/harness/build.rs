@@ -1,4 +1,4 @@
-//! Tells programs which commit they were built from, so that their results can say it.
+//! Sets `LATCHWORK_GIT` to the commit of the build, which result documents name.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let commit = git(&["rev-parse", "--short=12", "HEAD"]);
-    // The log of HEAD grows with every commit and every change of branch.
+    // The log of HEAD changes with every commit and every change of branch, so the build script
+    // then runs again.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
         && Path::new(&log).exists()
     {

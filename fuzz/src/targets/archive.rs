@@ -1,16 +1,16 @@
-//! Several files in one input.
+//! Several files in one input, for targets that read a directory.
 //!
 //! ```text
 //!   | name length u8 | name | length u32 | bytes |  of each file
 //! ```
 
-/// Maximum number of files of an input.
+/// The highest number of files of an input.
 const FILES_MAX: usize = 64;
 
 /// Files by name.
 pub type Files = Vec<(String, Vec<u8>)>;
 
-/// The input with these files.
+/// The input that contains these files.
 ///
 /// # Panics
 /// When a name is longer than 255 bytes.
@@ -25,7 +25,7 @@ pub fn pack(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     input
 }
 
-/// The files in any bytes. A truncated file has the bytes that exist.
+/// The files in arbitrary bytes. A truncated file has the bytes that are left.
 pub fn unpack(input: &[u8]) -> Files {
     let mut files = Files::new();
     let mut rest = input;

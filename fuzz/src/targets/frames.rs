@@ -1,4 +1,5 @@
-//! The bytes on a connection of the TCP fabric after the greeting, at both ends.
+//! The target `frames`: the bytes on a connection of the TCP fabric after the greeting, at both
+//! ends.
 
 use latchwork_verbs::{LocalBuffer, Region, RegionKey, WorkRequest};
 use latchwork_verbs_tcp::wire::{
@@ -9,20 +10,21 @@ use latchwork_verbs_tcp::wire::{
 use super::target::FuzzTarget;
 use crate::{Mutator, class_of};
 
-/// The frames of a connection. The first byte gives the end: odd for the client's.
+/// The frames of a connection. An odd first byte selects the frames that a client reads, an even
+/// byte those that an agent reads.
 pub const TARGET: FuzzTarget = FuzzTarget { name: "frames", run, mutate, tried: 50_000 };
 
-/// Reads frames until an invalid one, and encodes each again.
+/// Reads frames up to the first invalid frame, and encodes each frame again.
 ///
 /// - A valid frame has exactly one encoding.
-/// - The reader takes nothing beyond the input, and waits for no frame beyond the maximum length.
+/// - The reader takes no bytes beyond the input, and expects no frame beyond the maximum length.
 ///
 /// # Panics
 /// When one of these does not hold.
 pub fn run(data: &[u8]) -> String {
     let Some((end, mut bytes)) = data.split_first() else { return "empty".to_owned() };
     let from_agent = end % 2 == 1;
-    // The kinds of the last two frames; the number of frames is no new class.
+    // The kinds of the last two frames. More frames make no new class.
     let mut kinds = [String::new(), String::new()];
     let class = |kinds: &[String; 2], end: &str| {
         format!("{}: {}{}: {end}", if from_agent { "agent" } else { "client" }, kinds[0], kinds[1])
@@ -48,7 +50,7 @@ pub fn run(data: &[u8]) -> String {
     class(&kinds, "and so on")
 }
 
-/// The kind of a frame, and the frame encoded again.
+/// The kind of a frame, and its bytes after encoding it again. `None` for an incomplete frame.
 type Frame = Option<(String, Vec<u8>)>;
 
 fn of_agent(bytes: &[u8]) -> Result<Frame, latchwork_verbs_tcp::wire::WireError> {
@@ -132,11 +134,11 @@ fn encode(request: &WireRequest<'_>, out: &mut Vec<u8>) -> &'static str {
     what
 }
 
-/// Changes bytes, and mostly corrects the lengths of frames.
+/// Changes bytes, and mostly corrects the length of the first frame.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     mutator.bytes(data);
     if data.len() > HEADER && !mutator.one_in(3) {
-        // One frame up to the end, so that inserted or removed bytes belong to it.
+        // The first frame extends to the end, so that inserted or removed bytes belong to it.
         let length = (data.len() - 1) as u32;
         data[1..5].copy_from_slice(&length.to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! The first bytes of both ends of a connection of the TCP fabric.
+//! The target `greetings`: the first bytes of both ends of a connection of the TCP fabric.
 
 use latchwork_verbs_tcp::wire::{
     ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN,
@@ -8,11 +8,11 @@ use latchwork_verbs_tcp::wire::{
 use super::target::FuzzTarget;
 use crate::{Mutator, class_of};
 
-/// Greetings. The first byte selects the kind of the rest.
+/// Greetings. The first byte selects the kind of greeting.
 pub const TARGET: FuzzTarget =
     FuzzTarget { name: "greetings", run, mutate: Mutator::bytes, tried: 50_000 };
 
-/// The bytes of one greeting, with zeros for missing bytes.
+/// The bytes of one greeting. Missing bytes are zero.
 fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))
 }
@@ -29,7 +29,8 @@ pub fn run(data: &[u8]) -> String {
         }),
         1 => same("answer", AgentGreeting::parse(&whole::<ANSWER_LEN>(bytes)), |answer| {
             let again = AgentGreeting::parse(&answer.bytes());
-            // The flag in an answer of another version has no known meaning, and is not kept.
+            // The flag in an answer of another version has no known meaning, so it is not
+            // preserved.
             if answer.version == VERSION { again } else { again.and(Ok(*answer)) }
         }),
         2 => {

@@ -1,4 +1,4 @@
-//! Files of recorded histories, and their check.
+//! The target `history`: files of recorded histories, and their check.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub const TARGET: FuzzTarget =
 /// Reads a history, writes it, reads it again, and checks it.
 ///
 /// - An error is one line, which names the file.
-/// - A valid history comes back unchanged, and any history can be checked.
+/// - A valid history comes back unchanged, and the check ends for any history.
 ///
 /// # Panics
 /// When one of these does not hold.

@@ -1,4 +1,4 @@
-//! Messages of SELCC between compute nodes.
+//! The target `letters`: messages of SELCC between compute nodes.
 
 use latchwork_latch::{InvalidationRequest, LatchMessage, TRAVELLING_MAX};
 use latchwork_selcc::{ARENA_MAX, read_message};
@@ -7,7 +7,7 @@ use latchwork_verbs::{ComputeNodeId, Message as Wire};
 use super::target::FuzzTarget;
 use crate::Mutator;
 
-/// The words of a message. The first byte is the sender.
+/// The words of a message. The first byte selects the sender.
 pub const TARGET: FuzzTarget = FuzzTarget { name: "letters", run, mutate, tried: 100_000 };
 
 /// Reads a message, and checks all its fields.
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// The sender of these messages is also their subject.
+/// Checks that the node in the message is its sender.
 fn sent(what: &str, by: ComputeNodeId, from: ComputeNodeId) -> String {
     assert_eq!(by, from, "a message in the name of another node");
     what.to_owned()
@@ -54,7 +54,7 @@ fn within(request: &InvalidationRequest) {
     assert!(request.buffer < ARENA_MAX && request.buffer.is_multiple_of(64), "{request:?}");
 }
 
-/// Changes bytes, and sets the kind to a valid one.
+/// Changes bytes, and in half of the cases sets the kind of the message to a small number.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     mutator.bytes(data);
     if data.len() > 1 && mutator.one_in(2) {

@@ -1,4 +1,4 @@
-//! A directory of logs and checkpoints, in which any file holds any bytes.
+//! The target `log`: a directory of logs and checkpoints, in which any file has any bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::{INPUT_MAX, Mutator, class_of};
 /// Logs and checkpoints, with their opening and replay.
 pub const TARGET: FuzzTarget = FuzzTarget { name: "log", run, mutate, tried: 10_000 };
 
-/// The database of the corpus.
+/// The id of the database in the corpus.
 pub const DATABASE: DatabaseId = DatabaseId(0xda7a);
 
 const FILE_HEADER: usize = 64;
 const GROUP_HEADER: usize = 40;
 
-/// Opens the directory in `data` to read it, then to write it, then once more, and replays it each
+/// Opens the directory in `data` for reading, then for writing, then once more, and replays it each
 /// time.
 ///
 /// - An error is one line, and names a file of the directory or the directory.
-/// - Reading changes nothing and returns what opening returns.
+/// - Opening for reading changes nothing, and returns the same as opening for writing.
 /// - A directory that opens once opens again, and returns the same.
-/// - A directory that does not open is opened once more with its loss accepted. Then the same rules
+/// - A directory that does not open is opened again with its loss accepted. Then the same rules
 ///   hold.
 ///
 /// # Panics
@@ -63,8 +63,8 @@ pub fn run(data: &[u8]) -> String {
     }
 }
 
-/// Accepts the loss, if it can be accepted: first to read, then to write. Afterwards no loss is
-/// left.
+/// Accepts the loss, if that is possible: first for reading, then for writing. Afterwards no loss
+/// is left.
 fn accept(files: &Files) {
     let torn = directory(files);
     let before = torn.operations();
@@ -106,7 +106,7 @@ fn class(error: &WalError) -> String {
 fn directory(files: &Files) -> Torn {
     let torn = Torn::new(0);
     for (name, bytes) in files {
-        // The second file of a name is left out.
+        // A second file with the same name is left out.
         let Ok(file) = torn.create(name) else { continue };
         file.append(bytes).and_then(|()| file.sync()).expect("the device has room");
     }
@@ -131,7 +131,7 @@ fn told(error: &WalError) {
         | WalError::Version { file, .. }
         | WalError::OtherDatabase { file, .. }
         | WalError::Missing { file, .. } => assert!(!file.is_empty(), "{error}"),
-        // The device does not fail, and no other process uses it.
+        // The simulated device does not fail, and no other process uses it.
         WalError::Io { .. } | WalError::InUse { .. } | WalError::Full { .. } => panic!("{error}"),
         _ => {}
     }
@@ -139,8 +139,8 @@ fn told(error: &WalError) {
 
 // ---- mutation ----------------------------------------------------------------------------------
 
-/// Changes one file, its name, or the set of files. Mostly the checksums are corrected, so that the
-/// parser reaches the bytes behind them.
+/// Changes one file, its name, or the set of files. Mostly the checksums are corrected afterwards,
+/// so that the parser reaches the changed bytes.
 pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     let mut files = unpack(data);
     if files.is_empty() || mutator.one_in(32) {
@@ -160,7 +160,7 @@ pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
             files[at].0 = String::from_utf8_lossy(&name).chars().take(60).collect();
         }
         3 => {
-            // The highest number that a name can have.
+            // The highest number that a segment's name can have.
             let name = &mut files[at].0;
             if let Some(rest) = name.strip_suffix(".log").and_then(|name| name.split('-').next()) {
                 *name = format!("{rest}-{}.log", u64::MAX);
@@ -175,14 +175,14 @@ pub fn mutate(mutator: &mut Mutator, data: &mut Vec<u8>) {
     data.truncate(INPUT_MAX);
 }
 
-/// Corrects the checksums of a file: those of its header and of each log record, or the one at its
-/// end.
+/// Corrects the checksums of a file. A segment has one in its header and one in each log record.
+/// Any other file has one at its end.
 pub fn seal(name: &str, bytes: &mut [u8]) {
     if !bytes.starts_with(b"LATCHWAL") {
         return seal_end(bytes);
     }
     let Some(head) = bytes.first_chunk_mut::<FILE_HEADER>() else { return };
-    // The name must agree with the header, or the file is refused at once.
+    // The name must agree with the header. Otherwise the file is refused at once.
     if let Some((node, number)) = name.strip_suffix(".log").and_then(|name| name.split_once('-'))
         && let (Ok(node), Ok(number)) = (node.parse::<u8>(), number.parse::<u64>())
     {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::Corpus;
 
-    /// Otherwise the first checksum would refuse every mutation.
+    /// This is needed, because otherwise the first checksum would refuse every mutation.
     #[test]
     fn sealing_a_whole_file_changes_nothing() {
         let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");
@@ -250,8 +250,8 @@ mod tests {
         assert!(sealed > 4, "{sealed} files");
     }
 
-    /// Bug: the segment after the one with the highest number had no number. Only a forged header
-    /// has that number.
+    /// Bug: the segment after the segment with the highest number had no number. Only a forged
+    /// header has that number.
     #[test]
     fn a_segment_without_a_next_number_is_refused() {
         let corpus = Corpus::load(&Corpus::home().join("log")).expect("readable");
@@ -264,7 +264,7 @@ mod tests {
                 seal(&last, &mut bytes);
                 let beside = witness.clone().cloned().chain([(last, bytes)]);
                 let class = run(&pack(&beside.collect::<Vec<_>>()));
-                // The corpus has files of other versions, and logs without a witness.
+                // The corpus also has files of other versions, and logs without a witness.
                 let expected = class.starts_with("log damaged")
                     || ["Version", "NoCheckpoint"].contains(&class.as_str());
                 assert!(expected, "{name}: {class}");

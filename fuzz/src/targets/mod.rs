@@ -1,5 +1,5 @@
-//! The targets, one module each. `run` asserts, and `mutate` makes inputs that pass the outermost
-//! checks.
+//! The targets, one module each. In each, `run` asserts the properties, and `mutate` makes inputs
+//! that pass the outermost checks of the parser.
 
 pub mod archive;
 pub mod frames;
@@ -22,7 +22,7 @@ impl FuzzTarget {
     }
 }
 
-/// All targets, without the [`planted`] one.
+/// All targets except [`planted`].
 pub const TARGETS: [FuzzTarget; 8] = [
     log::TARGET,
     frames::TARGET,

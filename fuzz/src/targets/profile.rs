@@ -1,4 +1,4 @@
-//! NIC profiles.
+//! The target `profile`: NIC profiles.
 
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) -> String {
             let line = place.and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
             let lines = text.matches('\n').count() + 1;
             assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "no place: {error}");
-            // The text before it is the quoted statement.
+            // The text before the last colon quotes the statement in the file.
             class_of(&error.rsplit(": ").next().unwrap_or_default())
         }
     }

@@ -1,4 +1,4 @@
-//! Property files, and the YCSB workload that they describe.
+//! The target `properties`: property files, and the YCSB workload that they describe.
 
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::CoreWorkload;
@@ -12,7 +12,7 @@ pub const TARGET: FuzzTarget =
 
 const NAME: &str = "fuzzed.properties";
 
-/// Reads properties, writes them as plain assignments, reads those, and makes a workload of them.
+/// Reads properties, writes them as plain assignments, reads these, and makes a workload of them.
 ///
 /// - An error is one line, which names file and line.
 /// - Properties that are written with escapes come back unchanged.

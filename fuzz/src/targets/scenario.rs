@@ -1,11 +1,11 @@
-//! Files of simulated worlds.
+//! The target `scenario`: files of simulated worlds.
 
 use latchwork_hunt::Scenario;
 
 use super::target::{FuzzTarget, assert_one_line};
 use crate::{Mutator, class_of};
 
-/// Scenarios, as `sim run --scenario` reads them. The target does not run worlds: the hunt does.
+/// Scenarios, as `sim run --scenario` reads them. The target does not run the worlds.
 pub const TARGET: FuzzTarget =
     FuzzTarget { name: "scenario", run, mutate: Mutator::text, tried: 5_000 };
 
@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) -> String {
             let lines = text.matches('\n').count() + 1;
             let line = error.line().unwrap_or(1);
             assert!((1..=lines).contains(&line), "line {line} of {lines}: {error}");
-            // The rest of the text quotes names of the file, without marks.
+            // The rest of the text names parts of the file without quotes.
             class_of(&error).chars().take(48).collect()
         }
     }

@@ -1,4 +1,4 @@
-//! Seeded bugs are found, and each found input can be replayed.
+//! The fuzzer finds seeded bugs, and can replay each input that it found.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,7 +28,7 @@ fn failures(home: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("readable").path()).collect()
 }
 
-/// Checks how the fuzzer reports the bug `bug`, and how the replay ends.
+/// Checks how the fuzzer reports the bug `bug`, and how the replay of its input ends.
 fn found(bug: &str, said: &str) {
     let home = planted(bug);
     let output = fuzz(home.path(), &["--time", "60", "--seed", "1", "planted"]);
@@ -78,7 +78,7 @@ fn an_unknown_target_is_an_error_that_names_the_known_ones() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("history"), "names");
 }
 
-/// Ordinary tests find the bug too, and print how to replay it.
+/// An ordinary test finds the bug too, and prints how to replay the input.
 #[test]
 fn a_panic_in_a_test_names_the_input_that_replays_it() {
     let home = planted("panic");

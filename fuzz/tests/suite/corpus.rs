@@ -1,4 +1,4 @@
-//! The kept inputs, and a short and repeatable run of each target.
+//! Runs the corpus of each target, and a short and repeatable number of mutations.
 
 use latchwork_fuzz::{Corpus, FuzzTarget, TARGETS, rounds};
 
@@ -12,8 +12,8 @@ fn run(name: &str) -> Vec<String> {
     rounds(target, &corpus, 1, target.tried).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Each of `classes` is the prefix of a reached class. So the parser understands the corpus, and
-/// some mutations of it.
+/// Checks that each of `classes` is the prefix of a reached class. So the parser accepts a part of
+/// the corpus, and of its mutations.
 fn reaches(name: &str, classes: &[&str]) {
     let reached = run(name);
     for class in classes {
@@ -81,7 +81,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
         .collect();
     folders.sort();
     let mut names = TARGETS.map(|target| target.name.to_owned()).to_vec();
-    // The target is beside the parser, in the program.
+    // This target is in the program that has the parser.
     names.push("matrix".to_owned());
     names.sort();
     assert_eq!(folders, names);

@@ -1,6 +1,6 @@
-//! Arrows: dependencies between crates run down the layers of `xtask/rules/layers.txt`.
+//! Arrows: a crate depends only on crates of lower layers (`xtask/rules/layers.txt`).
 //!
-//! Dependencies of tests may run up, but must not close a circle of wings.
+//! Dependencies of tests may go to a higher wing, if that wing does not depend on theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,8 @@ pub(crate) fn check(tree: &Tree, rules: &Rules) -> Vec<Finding> {
         let Some(layer) = rules.layers.get(&package.name) else { continue };
         for dependency in package.dependencies.iter().filter(|d| d.used == Use::Test) {
             let Some(other) = rules.layers.get(&dependency.name) else { continue };
-            // Downwards is always fine: what is wrong then is an arrow that runs up somewhere else.
+            // A dependency downwards never fails here. In a circle of wings the upward dependency
+            // is reported.
             let up = other.level >= layer.level && other.wing != layer.wing;
             if up && reaches(&wings, &other.wing, &layer.wing) {
                 let what = format!(

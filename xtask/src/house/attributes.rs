@@ -1,8 +1,8 @@
-//! What attributes say about an item.
+//! Helpers that read attributes of an item.
 
 use syn::{Attribute, Item, Meta};
 
-/// Whether the attribute keeps its item out of every build but those of tests.
+/// Whether the attribute limits its item to test builds.
 pub(crate) fn is_test_only(attribute: &Attribute) -> bool {
     fn holds(meta: &Meta) -> bool {
         match meta {

@@ -1,9 +1,9 @@
 //! Circles: files of one target that import each other, directly or through others.
 //!
-//! A file imports another one when it names an item or a module of it: in a `use`, in a path, or by
-//! `use super::*`. A declaration `mod name;` is no import. A `pub use` of a name that the file
-//! itself does not use is none either: the re-export stands for the file behind it. Tests are left
-//! out.
+//! A file imports another file when it names an item or a module of that file: in a `use`, in a
+//! path, or by `use super::*`. A declaration `mod name;` is not an import. A `pub use` of a name
+//! that the file itself does not use is not an import either: the re-export stands for the file
+//! that defines the name. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use super::finding::Finding;
 use super::modules::{Place, Target};
 use super::tree::Tree;
 
-/// Imports of a target: from file to file, with the line of the first one.
+/// The imports of a target: from file to file, with the line of the first import.
 type Edges = BTreeMap<usize, BTreeMap<usize, usize>>;
 
 /// Which imports count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     All,
-    /// Those by `crate`, `self` and `super`, to the file of the module that they name.
+    /// Imports by `crate`, `self` and `super` only, and only to the file of the named module.
     Direct,
 }
 
@@ -37,8 +37,9 @@ pub(crate) fn check(tree: &Tree, targets: &[Target]) -> Vec<Finding> {
     findings.into_values().collect()
 }
 
-/// Files of libraries and programs in circles of imports by `crate`, `self` and `super` alone,
-/// re-exports not followed. It finds less; a plain search for these paths yields the same.
+/// The number of files of libraries and programs in circles of imports by `crate`, `self` and
+/// `super`. Re-exports are not followed. So the number is smaller, and a plain text search for
+/// these paths yields the same number.
 pub(crate) fn direct_files(tree: &Tree, targets: &[Target]) -> usize {
     let sources = targets.iter().filter(|target| {
         let root = &tree.files[target.modules[0].file];
@@ -53,7 +54,7 @@ pub(crate) fn files(findings: &[Finding]) -> BTreeSet<&str> {
     findings.iter().flat_map(|finding| finding.key.split(' ')).collect()
 }
 
-/// Names the shortest way round from the first file of the circle.
+/// Describes a circle by the shortest way from its first file back to that file.
 fn describe(tree: &Tree, edges: &Edges, circle: &BTreeSet<usize>) -> (usize, String) {
     let first = *circle.iter().next().expect("a circle has files");
     let mut before = BTreeMap::new();

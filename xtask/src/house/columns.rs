@@ -1,4 +1,4 @@
-//! Comments: no comment line goes beyond 100 columns. rustfmt leaves them as they are.
+//! Comments: no comment line is longer than 100 columns. rustfmt does not wrap comments.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -19,7 +19,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in &tree.scripts {
         for (index, line) in text.lines().enumerate() {
             let is_comment = line.trim_start().starts_with('#') && !line.starts_with("#!");
-            // A `#` behind code begins a comment when a space stands on both sides of it.
+            // After code, a `#` begins a comment of a script only with a space on both sides.
             let comment =
                 if is_comment { Some(line) } else { line.split_once(" # ").map(|(_, c)| c) };
             if let Some(comment) = comment {

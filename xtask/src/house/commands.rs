@@ -8,7 +8,7 @@ use syn::{Attribute, Expr, Fields, Item, Meta, Token, Type};
 pub(crate) struct CommandType {
     pub(crate) line: usize,
     pub(crate) name: String,
-    /// Whether a program begins with it.
+    /// Whether the type is the command line of a program.
     pub(crate) is_program: bool,
     /// The program's name, where an attribute gives one.
     pub(crate) program: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Flag {
     pub(crate) doc: String,
 }
 
-/// Reads an item, if it is such a type.
+/// Reads an item, if it derives one of these traits.
 pub(crate) fn read(item: &Item) -> Option<CommandType> {
     let (attributes, ident) = match item {
         Item::Struct(item) => (&item.attrs, &item.ident),
@@ -57,7 +57,7 @@ pub(crate) fn read(item: &Item) -> Option<CommandType> {
     let mut command = CommandType {
         line: ident.span().start().line,
         name: ident.to_string(),
-        // Without a binary's name it parses lines that are no command lines.
+        // A type without a binary's name parses lines that are not command lines.
         is_program: has("Parser") && !settings.is_set("no_binary_name"),
         program: settings.text("name"),
         fields: Vec::new(),
@@ -95,7 +95,7 @@ fn read_fields(fields: &Fields) -> Vec<Field> {
     for field in fields {
         let settings = Settings::read(&field.attrs);
         let Some(name) = &field.ident else {
-            // A variant around one type has that type's flags.
+            // A variant that wraps one type has the flags of that type.
             found.extend(type_name(&field.ty).map(Field::Flatten));
             continue;
         };
@@ -163,7 +163,7 @@ impl Settings {
         Settings(all)
     }
 
-    /// Whether the setting is there, and not `= false`.
+    /// Whether the setting is present, and not `= false`.
     fn is_set(&self, name: &str) -> bool {
         self.0.iter().any(|setting| match setting {
             Expr::Path(path) => path.path.is_ident(name),

@@ -12,7 +12,7 @@ use super::rules::Rules;
 use super::tree::Tree;
 use super::unused;
 
-/// What is counted of a wing.
+/// The counts of a wing, or of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Wing {
     files: usize,
@@ -24,8 +24,9 @@ struct Wing {
 }
 
 impl Wing {
-    /// Code is a line that is neither empty nor only a comment. Tests are files below `tests/`, and
-    /// what `#[cfg(test)]` keeps out of other builds; benchmarks and examples are code.
+    /// Counts a file. A line is code if it is neither empty nor only a comment. Test code is in
+    /// files below `tests/`, or in items with `#[cfg(test)]`. Benchmarks and examples count as
+    /// code.
     fn add(&mut self, file: &File, is_test: bool) {
         self.files += 1;
         let is_test_line = |line: usize| is_test || file.facts.in_test(line);

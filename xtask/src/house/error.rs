@@ -1,10 +1,10 @@
-//! Why the tree could not be checked.
+//! The reasons why the tree could not be checked.
 
 use std::io;
 
 use thiserror::Error as ThisError;
 
-/// Why the tree could not be checked.
+/// The reason why the tree could not be checked.
 #[derive(Debug, ThisError)]
 pub(crate) enum Error {
     #[error("{path} cannot be read: {cause}")]

@@ -1,6 +1,6 @@
-//! What the checks need to know of one Rust file.
+//! The facts about one Rust file that the checks need.
 //!
-//! Syntax trees cannot move between threads, so each thread reduces its files to these plain facts.
+//! A syntax tree cannot move between threads, so each thread reduces its files to these facts.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -24,12 +24,12 @@ pub(crate) struct File {
     /// Index of the package that it belongs to.
     pub(crate) package: usize,
     pub(crate) role: Role,
-    /// Whether it is a test and nothing else. Known once the module trees are built.
+    /// Whether the whole file is test code. It is known after the module trees are built.
     pub(crate) is_test: bool,
     pub(crate) facts: Facts,
 }
 
-/// What one parse of a file yields.
+/// The facts from one parse of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) comments: Vec<Comment>,
@@ -42,7 +42,7 @@ pub(crate) struct Facts {
     pub(crate) surface: HashSet<String>,
     /// All identifiers, those of tests included.
     pub(crate) identifiers: HashSet<String>,
-    /// Lines, from 1, of items that only tests compile: first and last.
+    /// The first and the last line, from 1, of each item that only tests compile.
     pub(crate) test_lines: Vec<(usize, usize)>,
     /// Line of each macro of the `assert!` family.
     pub(crate) assertions: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Kinds of findings, and findings.
+//! [`Kind`]: what is checked. [`Finding`]: one violation of a rule.
 
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// Whether a kept line says how many findings of its key may stand.
+    /// Whether a kept line has the number of tolerated findings with its key.
     pub(crate) fn is_counted(self) -> bool {
         matches!(self, Kind::Comments | Kind::Words | Kind::Flags)
     }
@@ -66,11 +66,11 @@ pub(crate) struct Finding {
     pub(crate) path: String,
     /// From 1.
     pub(crate) line: usize,
-    /// What a kept line names it by.
+    /// The key by which a kept line names the finding.
     pub(crate) key: String,
-    /// How much it counts for, in kinds that count.
+    /// The number for which the finding counts, in kinds that count.
     pub(crate) count: usize,
-    /// What it is, and what to do.
+    /// What is wrong, and what to do.
     pub(crate) what: String,
 }
 

@@ -1,7 +1,8 @@
 //! Flags: one thing has one name in all programs, and no `--help` shows more than 30 flags.
 //!
-//! Found are: names that `xtask/rules/flags.txt` calls synonyms, two names with the same help text,
-//! visible aliases, and commands with too many flags. Hidden flags and aliases do not count.
+//! The findings are names that `xtask/rules/flags.txt` calls synonyms, two names with the same help
+//! text, visible aliases, and commands with too many flags. Hidden flags and hidden aliases do not
+//! count.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +76,8 @@ fn flags(command: &CommandType) -> impl Iterator<Item = &Flag> {
     })
 }
 
-/// The first clause, in lower case: what follows a comma or a bracket tells only values and cases.
+/// The first clause of a help text, in lower case. Text after a comma or a bracket only names
+/// values and cases.
 fn clause(doc: &str) -> String {
     let first = doc.split(". ").next().unwrap_or_default();
     let first = first.split([',', ';', '(', '[']).next().unwrap_or_default();

@@ -4,7 +4,7 @@
 //! 2. other crates, those of the workspace among them,
 //! 3. this crate: `crate`, `self`, `super` and the module's own children.
 //!
-//! rustfmt sorts within a block. `pub use` re-exports stand in blocks of their own, anywhere.
+//! rustfmt sorts within a block. `pub use` re-exports are in blocks of their own, at any place.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn group(line: &UseLine, module: &Module, children: &BTreeSet<&str>) -> Group {
     }
 }
 
-/// The first `use` out of place.
+/// The first `use` in a wrong place.
 fn fault(
     module: &Module,
     children: &BTreeSet<&str>,

@@ -1,10 +1,11 @@
-//! Kept lists: findings that stand for now. They only shrink.
+//! Kept lists: findings that are tolerated for now. The lists only shrink.
 //!
-//! A line is the key of a finding, and in kinds that count, how many of it may stand. Lines are
-//! sorted. Comments at the head of a file, and what follows ` # ` in a line, are kept.
+//! A line is the key of a finding. For kinds that count, the line also has the tolerated number.
+//! Lines are sorted. Comments at the head of a file, and text behind ` # ` in a line, are
+//! preserved.
 //!
-//! A circle needs its reason behind ` # `, unless it stands below the heading `# not yet cut`. What
-//! is left of a kept circle when files leave it is kept as well.
+//! A circle needs a reason behind ` # `, unless it is below the heading `# not yet cut`. When files
+//! leave a kept circle, the smaller circle is tolerated as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,9 +21,9 @@ const NOT_YET: &str = "# not yet cut";
 struct Entry {
     count: usize,
     reason: Option<String>,
-    /// Whether it stands below the heading that stands in for reasons.
+    /// Whether the line is below the heading that replaces reasons.
     is_excused: bool,
-    /// Its line in the file; 0 for one that was just added.
+    /// The line number in the file; 0 for an entry that was just added.
     line: usize,
 }
 
@@ -89,7 +90,7 @@ impl Kept {
         kept
     }
 
-    /// What fails: new findings, lines that nothing needs, circles without a reason.
+    /// The failures: new findings, lines that no finding needs, and circles without a reason.
     pub(crate) fn compare(&self, findings: &[Finding]) -> Vec<String> {
         let name = self.kind.name();
         let mut faults = self.faults.clone();
@@ -116,7 +117,7 @@ impl Kept {
             let place = format!("{}:{}: {name}", path(self.kind), entry.line);
             let is_whole = used.get(key).is_some_and(|&count| count >= entry.count);
             match used.get(key) {
-                // A circle that has grown is reported as a finding.
+                // A circle that has grown is reported as a new finding, and not here.
                 None if self.kind == Kind::Circles && is_part(key, found.keys()) => {}
                 None => faults.push(format!(
                     "{place}: {key} is no longer found: remove this line (cargo xtask house --bless)"
@@ -143,12 +144,12 @@ impl Kept {
         faults
     }
 
-    /// How much may stand.
+    /// The number of tolerated findings.
     pub(crate) fn total(&self) -> usize {
         self.entries.values().map(|entry| entry.count).sum()
     }
 
-    /// Rewrites the entries to what is found. Without `more` none is added and none grows.
+    /// Rewrites the entries to the findings. Without `more` no entry is added and no number grows.
     pub(crate) fn bless(&mut self, findings: &[Finding], more: bool) {
         let found = group(findings);
         let mut entries = BTreeMap::new();
@@ -175,7 +176,7 @@ impl Kept {
             fs::create_dir_all(folder).map_err(fail)?;
         }
         fs::write(root.join(&path), &text).map_err(fail)?;
-        // Line numbers in what is said next are those of the new file.
+        // Later messages name lines of the new file.
         *self = Kept::parse(self.kind, &text);
         Ok(())
     }
@@ -206,7 +207,8 @@ impl Kept {
         text
     }
 
-    /// The entry that a found key falls under: its own, or for a circle one with all its files.
+    /// The entry of a found key: the entry with that key, or for a circle an entry with all its
+    /// files.
     fn origin(&self, key: &str) -> Option<(&String, &Entry)> {
         if let Some(own) = self.entries.get_key_value(key) {
             return Some(own);
@@ -218,7 +220,8 @@ impl Kept {
         self.entries.iter().find(|(kept, _)| files.is_subset(&kept.split(' ').collect()))
     }
 
-    /// What each found key is allowed, and how much of each entry is used: of a circle, its files.
+    /// The tolerated number for each found key, and the used number of each entry. For a circle the
+    /// number counts files.
     fn allowed(
         &self,
         found: &BTreeMap<String, Vec<&Finding>>,

@@ -7,8 +7,8 @@
 //!                              fails: a kept line that no finding needs  ◄─────────┘
 //! ```
 //!
-//! The kept list of a kind, `xtask/kept/KIND.txt`, names the findings that stand for now. It can
-//! only shrink: `--bless` removes what is mended, `--bless-more` also adds what is new.
+//! The kept list of a kind, `xtask/kept/KIND.txt`, names the tolerated findings. `--bless` removes
+//! lines that no finding needs. `--bless-more` also adds the new findings.
 
 mod arrows;
 mod attributes;
@@ -68,7 +68,7 @@ pub(crate) struct Flags {
     all: Option<Vec<String>>,
 }
 
-/// Checks the tree below `root`. Whether it is in order.
+/// Checks the tree below `root`. Returns whether no finding is new and no kept line is unneeded.
 pub(crate) fn run(root: &Path, flags: &Flags) -> Result<bool, Error> {
     let rules = Rules::read(root)?;
     let mut tree = Tree::read(root)?;
@@ -105,7 +105,7 @@ pub(crate) fn run(root: &Path, flags: &Flags) -> Result<bool, Error> {
     Ok(is_in_order)
 }
 
-/// Prints to standard output, which a reader such as `head` may have closed.
+/// Prints to standard output. An error is ignored, because a reader such as `head` may have ended.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) is_file: bool,
 }
 
-/// What a path leads to.
+/// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Module(usize),
@@ -35,7 +35,7 @@ pub(crate) enum Place {
     Item(usize),
 }
 
-/// Paths through re-exports are followed this far.
+/// The longest chain of re-exports that is followed.
 const DEPTH_MAX: usize = 12;
 
 /// Builds the module trees of all targets, and marks the files of tests.
@@ -124,12 +124,13 @@ impl Target {
         depth
     }
 
-    /// What the path means in a module. `None` for another crate's, and for what is not found.
+    /// What the path names in a module. `None` for a path of another crate, or an unknown path.
     pub(crate) fn resolve(&self, tree: &Tree, module: usize, path: &[String]) -> Option<Place> {
         self.follow(tree, module, path, 0)
     }
 
-    /// The same without following `use`: a re-export stands for the module that it is in.
+    /// Like [`Target::resolve`], but does not follow `use`: a re-export stands for the module that
+    /// contains it.
     pub(crate) fn resolve_directly(
         &self,
         tree: &Tree,
@@ -160,7 +161,7 @@ impl Target {
             place = match name.as_str() {
                 "super" => Place::Module(self.modules[module].parent?),
                 "self" => place,
-                // What a macro defines is not seen: the module is as near as it gets.
+                // An item that a macro defines is unknown here, so its module stands for it.
                 name => self
                     .lookup(tree, module, name, depth)
                     .unwrap_or(Place::Item(self.modules[module].file)),
@@ -182,7 +183,7 @@ impl Target {
             return None;
         }
         for leaf in &facts.uses {
-            // `use name::..` would look for itself.
+            // A `use name::..` would look for its own name again, so it is skipped.
             let own = leaf.path.first().is_some_and(|first| first == name) && leaf.path.len() == 1;
             if leaf.alias == name && !own {
                 return self.follow(tree, module, &leaf.path, depth + 1);
@@ -239,7 +240,7 @@ fn find(
     candidates.iter().find_map(|candidate| tree.by_path.get(candidate).copied())
 }
 
-/// Joins a folder and a relative path, `..` taken away.
+/// Joins a folder and a relative path, and removes `..`.
 fn join(folder: &str, relative: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').collect();
     for part in relative.split('/') {

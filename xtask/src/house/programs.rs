@@ -8,7 +8,7 @@ use super::rules::Rules;
 use super::tree::Tree;
 use super::unused::is_library;
 
-/// A type that flattens itself would never end.
+/// The longest chain of flattened types. A type that flattens itself would never end.
 const DEPTH_MAX: usize = 16;
 
 /// A program and its flags.
@@ -17,18 +17,18 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) line: usize,
-    /// Visible flags of each command, by the command's name; the program's own is empty. Without
-    /// `--help` and `--version`.
+    /// The visible flags of each command, by the command's name. The program itself has the empty
+    /// name. `--help` and `--version` do not count.
     pub(crate) commands: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Program {
-    /// Flags that its longest help shows.
+    /// The number of flags that its longest help text shows.
     pub(crate) fn longest(&self) -> usize {
         self.commands.values().map(BTreeSet::len).max().unwrap_or(0)
     }
 
-    /// Flags of all its commands, each name once.
+    /// The number of flags of all its commands. Each name counts once.
     pub(crate) fn all(&self) -> usize {
         self.commands.values().flatten().collect::<BTreeSet<_>>().len()
     }
@@ -49,7 +49,7 @@ pub(crate) fn programs(tree: &Tree, rules: &Rules) -> Vec<Program> {
     programs
 }
 
-/// Types with flags, outside tests.
+/// All types that declare flags, outside tests.
 pub(crate) fn types(tree: &Tree) -> impl Iterator<Item = (&File, &CommandType)> {
     let files = tree.files.iter().filter(|file| {
         let inside = &file.path[tree.packages[file.package].folder.len()..];
@@ -58,7 +58,7 @@ pub(crate) fn types(tree: &Tree) -> impl Iterator<Item = (&File, &CommandType)> 
     files.flat_map(|file| file.facts.commands.iter().map(move |command| (file, command)))
 }
 
-/// Where flags are looked up.
+/// The tree and the rules with which flags are looked up.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     tree: &'a Tree,
@@ -74,7 +74,7 @@ impl Known<'_> {
         entries.filter(|(name, _)| name == source).map(|(_, flag)| flag.clone()).collect()
     }
 
-    /// Flags that a function adds to the programs of the file's package.
+    /// Flags that a function of the harness adds to the programs of the file's package.
     fn added(self, file: &File) -> BTreeSet<String> {
         let calls = |function: &Vec<String>| {
             let others = self.tree.files.iter().filter(|other| other.package == file.package);
@@ -87,7 +87,7 @@ impl Known<'_> {
     }
 }
 
-/// What Cargo calls the program in this file.
+/// The name that Cargo gives to the program in this file.
 fn file_name(tree: &Tree, file: &File) -> String {
     let package = &tree.packages[file.package];
     let inside = &file.path[package.folder.len() + 1..];
@@ -99,7 +99,7 @@ fn file_name(tree: &Tree, file: &File) -> String {
     }
 }
 
-/// The type of that name: in the same file, the same package, or anywhere.
+/// The type with that name: in the same file, else in the same package, else in any package.
 fn named<'a>(tree: &'a Tree, from: &File, name: &str) -> Option<(&'a File, &'a CommandType)> {
     types(tree).filter(|(_, command)| command.name == name).min_by_key(|(file, _)| {
         if file.path == from.path {
@@ -158,11 +158,11 @@ fn expand_variants(
     }
 }
 
-/// Flags of one command.
+/// The flags that one type declares itself.
 #[derive(Default)]
 struct Own {
     visible: BTreeSet<String>,
-    /// Those that subcommands have, too.
+    /// Flags that subcommands have too.
     global: BTreeSet<String>,
     /// Types of subcommands.
     subcommands: Vec<String>,

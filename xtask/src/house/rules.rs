@@ -6,20 +6,20 @@ use std::path::Path;
 
 use super::error::Error;
 
-/// Where a crate stands.
+/// The place of a crate in the layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    /// From 0, the lowest.
+    /// The level, from 0, which is the lowest.
     pub(crate) level: u32,
     pub(crate) wing: String,
     /// Its line in `layers.txt`.
     pub(crate) line: usize,
 }
 
-/// A word that is not used.
+/// A word that the project does not use.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
-    /// In lower case.
+    /// The word or words, in lower case.
     pub(crate) words: Vec<String>,
     pub(crate) instead: String,
     pub(crate) in_comments: bool,
@@ -33,13 +33,14 @@ pub(crate) struct Rules {
     /// By the package's short name.
     pub(crate) layers: BTreeMap<String, Layer>,
     pub(crate) words: Vec<Word>,
-    /// Flag names that mean what another one means: the wrong name, the right one.
+    /// Flag names that are synonyms of another name: from the wrong name to the right name.
     pub(crate) synonyms: BTreeMap<String, String>,
     /// Types whose flags a macro declares: the type's name, the macro's, and the file.
     pub(crate) tables: BTreeMap<String, (String, String)>,
-    /// Flags that a function adds to the programs that it starts: the function's path, the flags.
+    /// Flags that a function adds to the programs that call it: the path of the function, the
+    /// flags.
     pub(crate) starts: Vec<(Vec<String>, Vec<String>)>,
-    /// Folders of tests that other builds compile, too.
+    /// Folders whose files are test code although other builds compile them too.
     pub(crate) tests: Vec<String>,
 }
 
@@ -129,7 +130,7 @@ impl Rules {
     }
 }
 
-/// Calls `take` with each line that is neither empty nor a comment. No file, no lines.
+/// Calls `take` with each line that is neither empty nor a comment. A missing file has no lines.
 fn each(
     root: &Path,
     path: &str,

@@ -1,14 +1,14 @@
 //! Comments and code lines of a Rust file.
 //!
-//! `syn` drops ordinary comments, so this scanner finds them. It knows just enough of the language
-//! to tell a comment from a string, a character and a lifetime.
+//! `syn` drops ordinary comments, so this scanner finds them. It knows only enough of the language
+//! to distinguish comments from strings, characters and lifetimes.
 
 /// One line of a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Comment {
     /// Line in the file, from 1.
     pub(crate) line: usize,
-    /// Columns of the whole line in the file, code before the comment included.
+    /// The length of the whole line in columns, with any code before the comment.
     pub(crate) columns: usize,
     /// The text without the comment marks.
     pub(crate) text: String,
@@ -20,7 +20,7 @@ pub(crate) struct Comment {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) comments: Vec<Comment>,
-    /// For each line, from 0, whether there is code on it.
+    /// For each line, from 0, whether the line has code.
     pub(crate) code: Vec<bool>,
 }
 

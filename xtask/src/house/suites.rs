@@ -1,7 +1,7 @@
 //! Suites: the tests of a package are one program.
 //!
-//! Each test program links the whole stack below it, so that many small ones take most of the time
-//! of a build. Only `loom` stands apart: it is built with other atomics.
+//! Each test program links all crates below it, so many small programs take most of the time of a
+//! build. Only `loom` is separate, because it is built with other atomics.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -30,7 +30,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The name of the test program whose root the file is, named within `tests`.
+/// The name of the test program that has this root file. `path` is relative to `tests`.
 fn program(path: &str) -> Option<&str> {
     match path.split_once('/') {
         None => path.strip_suffix(".rs"),

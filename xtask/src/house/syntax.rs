@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> syn::Result<Facts> {
     Ok(facts)
 }
 
-/// Whether an alias has the name of the type behind it: then it is the same thing.
+/// Whether an alias has the name of the type that it stands for, so that both count as one type.
 fn is_same_name(alias: &syn::ItemType) -> bool {
     let syn::Type::Path(path) = &*alias.ty else { return false };
     path.path.segments.last().is_some_and(|segment| segment.ident == alias.ident)
@@ -78,7 +78,7 @@ impl Reader {
         }
     }
 
-    /// What others see of a declaration.
+    /// Notes the public names of a declaration, and the identifiers in its public parts.
     fn publish(&mut self, item: &Item) {
         match item {
             Item::Const(i) if is_public(&i.vis) => {
@@ -265,7 +265,8 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_block(&mut self, block: &'ast syn::Block) {
-        // Uses inside a function bring in names for paths, but have no place in the order.
+        // A `use` inside a function brings in names for paths, but the check of the order ignores
+        // it.
         let lines = self.module().use_lines.len();
         visit::visit_block(self, block);
         self.module().use_lines.truncate(lines);
@@ -307,7 +308,7 @@ impl<'ast> Visit<'ast> for Reader {
 }
 
 impl Reader {
-    /// Whether the current item belongs to its module in the builds that the module is in.
+    /// Whether the current item is compiled in the same builds as its module.
     fn counts(&self) -> bool {
         let module = self.stack[self.stack.len() - 1];
         self.test_depth == 0 || self.facts.modules[module].is_test

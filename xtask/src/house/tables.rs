@@ -1,4 +1,5 @@
-//! Tables: a page explains in sentences, and tables are less than 60 % of its lines.
+//! Tables: less than 60 % of the lines of a page are table rows, because a page explains in
+//! sentences.
 //!
 //! Lines between `<!-- NAME: begin -->` and `<!-- NAME: end -->` do not count, because a program
 //! fills them.

@@ -39,7 +39,7 @@ impl Fixture {
             .with(&format!("apps/{name}/src/main.rs"), text)
     }
 
-    /// Writes a file, over what was there.
+    /// Writes a file, and replaces an existing one.
     pub(crate) fn with(self, path: &str, text: &str) -> Fixture {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

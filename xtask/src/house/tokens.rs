@@ -1,4 +1,4 @@
-//! What is read from a file's tokens, where no syntax tree is needed.
+//! Facts that are read from a file's tokens, without a syntax tree.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ pub(crate) fn read(stream: TokenStream, facts: &mut Facts) {
             TokenTree::Punct(punct) if punct.as_char() == '!' => {
                 facts.assertions.extend(assertion);
             }
-            // A doc comment is an attribute here, and is read as a comment.
+            // A doc comment is an attribute in the token stream. The scanner reads it as a comment.
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
                 if matches!(tokens.peek(), Some(TokenTree::Punct(p)) if p.as_char() == '!') {
                     tokens.next();

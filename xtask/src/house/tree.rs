@@ -10,7 +10,7 @@ use super::facts::{File, Role};
 use super::syntax;
 use super::workspace::Package;
 
-/// The whole tree, read once.
+/// The whole source tree, read once.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) packages: Vec<Package>,
@@ -59,7 +59,7 @@ impl Tree {
     }
 }
 
-/// The package with the longest folder that holds the file.
+/// The package of the file: the package with the longest folder that contains it.
 fn owner(packages: &[Package], path: &str) -> Option<usize> {
     let holds = |package: &Package| {
         path.strip_prefix(&package.folder).is_some_and(|rest| rest.starts_with('/'))
@@ -102,7 +102,7 @@ fn walk(root: &Path, folder: &str, into: &mut Vec<String>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Parses the files on all cores: syntax trees stay on their thread, facts come back.
+/// Parses the files on all cores. Each syntax tree stays on its thread, and the facts are returned.
 fn parse_all(
     root: &Path,
     sources: Vec<(String, usize)>,

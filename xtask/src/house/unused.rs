@@ -1,11 +1,11 @@
 //! Unused: public items of libraries that nothing outside their crate names.
 //!
-//! A search for identifiers, which errs on the side of silence. An item counts as used when its
-//! name occurs
+//! The check searches for identifiers, and reports an item only if it is certainly unused. An item
+//! counts as used when its name occurs in one of these places:
 //!
-//! - anywhere in another crate, or in a test, benchmark or example of its own;
+//! - anywhere in another crate, or in a test, benchmark or example of its own crate;
 //! - in code in a page, in another crate's comments, or in an example of a doc comment;
-//! - in a public signature: callers need the type without naming it.
+//! - in a public signature, because callers need the type without naming it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::facts::Role;
 use super::finding::Finding;
 use super::tree::Tree;
 
-/// Which packages name an identifier.
+/// The packages that name an identifier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Users {
     One(usize),
@@ -25,7 +25,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut surface: HashMap<usize, HashSet<&str>> = HashMap::new();
     let mut spans = Vec::new();
     for file in &tree.files {
-        // Tests, benchmarks and examples stand outside of the crate that they belong to.
+        // Tests, benchmarks and examples count as users outside of their crate.
         let user = match file.role {
             Role::Source if !is_program(tree, file.package, &file.path) => Users::One(file.package),
             _ => Users::Many,

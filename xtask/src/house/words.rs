@@ -1,8 +1,8 @@
 //! Words: terms that the project does not use, in comments, pages, messages and names of tests.
 //!
-//! `xtask/rules/words.txt` lists them with what to write. In pages and comments, code between
-//! backticks is left out. Of strings, those of three words and more outside tests count: these are
-//! the ones that people read.
+//! `xtask/rules/words.txt` lists the words, each with a replacement. In pages and comments, code
+//! between backticks does not count. A string counts if it has three words or more and is outside
+//! tests, because such strings are messages for people.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// The words by their first part.
+/// The words, by the first part of each.
 struct List<'a>(HashMap<&'a str, Vec<&'a Word>>);
 
 impl<'a> List<'a> {
@@ -92,7 +92,7 @@ impl<'a> List<'a> {
         into: &mut Vec<Finding>,
     ) {
         let text = text.to_lowercase();
-        // An apostrophe belongs to its word, a hyphen does not.
+        // An apostrophe belongs to its word. A hyphen separates words.
         let parts: Vec<&str> = text
             .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''))
             .map(|part| part.trim_matches('\'').trim_end_matches("'s"))

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::error::Error;
 
-/// What a dependency is for.
+/// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     Normal,
@@ -54,7 +54,7 @@ impl Package {
         Ok(Some(Package { name, folder, manifest: text, dependencies }))
     }
 
-    /// Whether others can depend on it.
+    /// Whether other packages can depend on it.
     pub(crate) fn is_library(&self, root: &Path) -> bool {
         root.join(&self.folder).join("src/lib.rs").is_file()
     }

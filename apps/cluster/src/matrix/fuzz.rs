@@ -9,10 +9,11 @@ use super::spec;
 
 const TARGET: FuzzTarget = FuzzTarget { name: "matrix", run, mutate: Mutator::text, tried: 200 };
 
-/// The variable for more rounds of the target, in seconds: see the book, "Fuzzing".
-const SECONDS: &str = "LATCHWORK_FUZZ_SECONDS";
+/// The environment variable for more rounds of the target, in seconds: see the book, "Fuzzing".
+const SECONDS: &str = "LATCHWORK_TEST_FUZZ_SECONDS";
 
-/// Reads a matrix. An error is one line. Each case has a name, and a directory of its own.
+/// Reads a matrix, and checks what a reader relies on. An error is one line. Each case has a name,
+/// and a directory of its own.
 fn run(data: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(data) else { return "not UTF-8".to_owned() };
     match spec::parse(text, &[]) {

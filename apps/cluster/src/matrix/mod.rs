@@ -24,8 +24,8 @@ use spec::Case;
 /// The files of the table.
 const TABLES: [&str; 3] = ["table.md", "table.csv", "table.json"];
 
-/// Runs the matrix. Returns 0 when all runs succeeded, 1 when a run failed, and 128 plus its number
-/// when a signal came.
+/// Runs the matrix. Returns 0 when all runs succeeded, 1 when a run failed, and 128 plus the number
+/// of a signal that ended it.
 pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError> {
     let path =
         |file: &Path| std::path::absolute(file).unwrap_or(file.to_owned()).display().to_string();
@@ -80,7 +80,8 @@ pub(crate) fn command(matrix: &Matrix, signals: &Signals) -> Result<u8, AppError
     Ok(u8::from(bad > 0))
 }
 
-/// Repetitions are the outer loop, so that a drift affects all cases alike.
+/// Runs all cases. The outer loop counts repetitions, so that a drift of the machine affects all
+/// cases alike.
 fn run_all(rows: &[(&Case, Vec<PathBuf>)], again: bool, signals: &Signals) -> Result<(), AppError> {
     let most = rows.iter().map(|(case, _)| case.repeat).max().unwrap_or_default();
     let all: usize = rows.iter().map(|(_, places)| places.len()).sum();

@@ -21,7 +21,7 @@ impl Ran {
         Ran { outcome: results::load(directory), document }
     }
 
-    /// Whether the run succeeded, and left the values for the table.
+    /// Whether the run succeeded and its checks hold, so that its values enter the table.
     pub(crate) fn is_good(&self) -> bool {
         let checked = self.document.as_ref().is_some_and(ResultDocument::all_checks_ok);
         self.outcome.as_ref().is_some_and(Outcome::is_good) && checked

@@ -1,4 +1,4 @@
-//! The file of a matrix, and the cases that follow from it.
+//! The file of a matrix, and the cases that its lists produce.
 //!
 //! ```toml
 //! title = "Three fabrics"
@@ -31,7 +31,7 @@ pub(crate) struct Spec {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One cell of the matrix.
+/// One cell of the matrix: one set of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     /// The name, made from the values in which the case differs from others.
@@ -46,14 +46,14 @@ pub(crate) struct Case {
 
 const FILE: InputKind = InputKind { name: "a matrix", bytes_max: 16 << 20 };
 
-/// Keys that are no flags of `cluster run`.
+/// Keys of the file that are not flags of `cluster run`.
 const TITLE: &str = "title";
 const REPEAT: &str = "repeat";
 const CASES: &str = "cases";
 const PROGRAM: &str = "program";
 const ARGUMENTS: &str = "arguments";
 const FLAGS: &str = "flags";
-/// The program's subcommand, among its flags, as in the configuration file.
+/// The key of the program's subcommand, among the program's flags.
 const COMMAND: &str = "command";
 
 /// The keys that come first in a name and in the table.
@@ -121,7 +121,7 @@ pub(crate) fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, Str
     Ok(Spec { title, cases })
 }
 
-/// The values of all cases, overridden by this case's own.
+/// The values that all cases share, overridden by the own values of this case.
 fn merge(common: &Table, own: Table) -> Result<Table, String> {
     let mut merged = common.clone();
     for (key, value) in own {
@@ -133,7 +133,7 @@ fn merge(common: &Table, own: Table) -> Result<Table, String> {
     Ok(merged)
 }
 
-/// One value for each key. The keys of the program's flags have their own variant.
+/// One value for each key. A key is a flag of `cluster run` or a flag of the program.
 type Cell = Vec<(Key, Value)>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -157,7 +157,7 @@ impl Key {
     }
 }
 
-/// The cross product.
+/// The cross product of all lists: one cell for each combination of values.
 fn multiply(table: &Table) -> Result<Vec<Cell>, String> {
     let mut axes: Vec<(Key, Vec<Value>)> = Vec::new();
     let mut add = |key: Key, value: &Value| {
@@ -185,7 +185,8 @@ fn multiply(table: &Table) -> Result<Vec<Cell>, String> {
     axes.sort_by(|(one, _), (other, _)| one.order().cmp(&other.order()));
     let mut cells: Vec<Cell> = vec![Vec::new()];
     for (key, values) in axes {
-        // The check precedes the construction: two long lists make more cases than memory holds.
+        // The check precedes the construction, because two long lists make more cases than fit in
+        // memory.
         if cells.len().saturating_mul(values.len()) > MOST {
             return Err(format!("these are more than {MOST} cases"));
         }
@@ -216,7 +217,8 @@ fn text(key: &Key, value: &Value) -> Result<String, String> {
 fn case(cell: &Cell) -> Result<Case, String> {
     let (mut flags, mut command, mut own, mut arguments) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    // The words of before settings: what they hash to names directories of results.
+    // The arguments in the form that they had before settings existed. Their hash names the
+    // directories of results, so the form must not change.
     let mut hashed = Vec::new();
     let (mut program, mut repeat, mut labels) = (None, 1, Vec::new());
     for (key, value) in cell {
@@ -279,7 +281,7 @@ fn case(cell: &Cell) -> Result<Case, String> {
     Ok(Case { name: String::new(), labels, run: line.run, repeat, hash })
 }
 
-/// FNV-1a, which stays the same whatever this is built with.
+/// The hash FNV-1a. It does not depend on the compiler or its version.
 fn hash<'a>(words: impl Iterator<Item = &'a String>) -> u64 {
     let bytes = words.flat_map(|word| word.bytes().chain([0]));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -297,8 +299,8 @@ pub(crate) fn differing(cases: &[Case]) -> Vec<String> {
         }
     }
     let differs = |key: &&str| {
-        // Other programs have other flags. A flag that only some cases of a program have
-        // distinguishes them.
+        // A key that another program does not have distinguishes no cases. A key that only some
+        // cases of one program have does.
         let mut values = BTreeSet::new();
         let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
         for case in cases {
@@ -316,7 +318,7 @@ fn name(cases: &mut [Case]) {
     for case in cases {
         let program = case.run.program.clone();
         let others = keys.iter().filter(|key| *key != PROGRAM);
-        // A number alone is not clear without its key.
+        // A number alone says nothing without its key.
         let part = |key: &str, value: &str| match value
             .starts_with(|letter: char| letter.is_ascii_digit())
         {

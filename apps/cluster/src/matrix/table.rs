@@ -13,7 +13,7 @@ use super::spec::{Case, differing};
 
 type Row<'a> = (&'a Case, Vec<Ran>);
 
-/// A line for each case.
+/// The table in Markdown, with one line for each case.
 pub(super) fn markdown(title: &str, cases: &[Case], rows: &[Row<'_>]) -> String {
     let keys = columns(cases);
     let mut text = format!("# {title}\n\n|");
@@ -44,7 +44,7 @@ pub(super) fn fits(markdown: &str) -> bool {
     markdown.lines().all(|line| line.chars().count() <= COLUMNS)
 }
 
-/// A few lines for each case, which fit a terminal.
+/// A list with a few lines for each case, for a terminal that is too narrow for the table.
 pub(super) fn list(title: &str, rows: &[Row<'_>]) -> String {
     let mut text = format!("# {title}\n");
     for (case, runs) in rows {
@@ -61,7 +61,7 @@ fn documents<'a>(rows: &'a [Row<'_>]) -> impl Iterator<Item = &'a ResultDocument
     rows.iter().flat_map(|(_, runs)| runs).filter_map(|ran| ran.document.as_ref())
 }
 
-/// The columns: program and fabric always, and all keys in which cases differ.
+/// The columns: program, fabric, and each key in which cases differ.
 fn columns(cases: &[Case]) -> Vec<String> {
     let mut keys = vec!["program".to_owned(), "fabric".to_owned()];
     keys.extend(differing(cases).into_iter().filter(|key| key != "program" && key != "fabric"));
@@ -80,7 +80,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The results of a case's runs: medians of the successful ones.
+/// The results of a case: medians over its successful runs.
 struct Measured {
     throughput: String,
     kind: String,

@@ -10,10 +10,10 @@ use latchwork_harness::{AppError, MIB};
 use crate::args::{Fabric, Run};
 use crate::shell;
 
-/// The lease of a node.
+/// The length of a node's lease.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// The address of a node, if it has its own.
+/// The addresses of a node that has its own address.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     pub(super) listen: IpAddr,

@@ -22,7 +22,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// How other nodes reach a node on this machine. A node on loopback accepts only loopback.
+    /// The addresses of a node on this machine. A node on loopback listens only on loopback.
     pub(super) fn reach(&self) -> Reach {
         if self.address.is_loopback() {
             return Reach::at(self.address);

@@ -1,15 +1,15 @@
 //! [`Plan`]: the processes of a run and their commands.
 //!
-//! Words of commands may contain placeholders for values that are known only later: [`SCRATCH`],
-//! [`HOLDER`].
+//! The words of a command may contain placeholders for values that are known only at the start:
+//! [`SCRATCH`] and [`HOLDER`].
 
 use std::path::PathBuf;
 
 use crate::shell;
 
-/// The directory of an attended process' files.
+/// The placeholder for the directory of an attended process's files.
 pub(crate) const SCRATCH: &str = "{scratch}";
-/// The process that holds the network namespaces.
+/// The placeholder for the id of the process that holds the network namespaces.
 pub(crate) const HOLDER: &str = "{holder}";
 
 /// etcd's line when it is ready.
@@ -17,13 +17,13 @@ const ETCD_READY: &str = "serving client traffic";
 /// A memory node's text when it is ready.
 const MEMNODE_READY: &str = " serves ";
 
-/// The purpose of a process.
+/// The part of a process in the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// etcd.
     Store,
     Memory,
-    /// A process that ends by itself; the run is for its result.
+    /// A process that ends by itself, and whose results are the results of the run.
     Program,
 }
 
@@ -35,15 +35,15 @@ pub(crate) struct Launch {
     pub(crate) role: Role,
     /// The machine on which it runs, if not this one.
     pub(crate) host: Option<String>,
-    /// The command words that enter the environment of the command.
+    /// The words that enter the network namespace, before the command.
     pub(crate) enter: Vec<String>,
     pub(crate) command: Vec<String>,
     /// The text on its standard error after which the next process may start.
     pub(crate) ready: Option<&'static str>,
-    /// It runs elsewhere: its standard input carries signals, and its standard output is an
-    /// archive.
+    /// Whether `cluster attend` runs the process on another machine. Then its standard input
+    /// carries signals, and its standard output is an archive.
     pub(crate) is_attended: bool,
-    /// Its standard output is an archive of a run's results.
+    /// Whether its standard output is the archive of a whole run (in the virtual machine).
     pub(crate) is_run: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Step {
     pub(crate) command: Vec<String>,
     /// The file of its standard input.
     pub(crate) input: Option<PathBuf>,
-    /// Its subject, for errors.
+    /// The subject of the step, for errors.
     pub(crate) what: String,
 }
 

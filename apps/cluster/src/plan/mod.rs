@@ -36,13 +36,13 @@ impl Plan {
     }
 }
 
-/// Flags that the command gives to every process.
+/// Flags that this command gives to the programs, so the user may not give them.
 const OWN: [&str; 6] = ["join", "json", "fabric", "compute-nodes", "memory-nodes", "listen"];
 
-/// Settings that the command gives to every process.
+/// Settings that this command gives to the programs, so the user may not give them.
 const OWN_SETTINGS: [&str; 5] = ["member-lease", "node-id", "advertise", "shm-dir", "device"];
 
-/// The first of a program's arguments that gives what only this command may give.
+/// The first of a program's arguments that only this command may give.
 fn is_own(arguments: &[String]) -> Option<&String> {
     let mut is_set = false;
     arguments.iter().find(|word| {

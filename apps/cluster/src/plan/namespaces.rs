@@ -1,7 +1,7 @@
 //! Processes on this machine, each in its own network namespace.
 //!
 //! ```text
-//!        bridge           a namespace of the holder's, which has no link to anything outside
+//!        bridge           a namespace of the holder, without a link to the outside
 //!     ┌────┴─────┬────────────┐
 //!   port1      port2        port3       veth pairs
 //!     │          │            │
@@ -9,9 +9,10 @@
 //!    M0         C1           C2         a namespace each
 //! ```
 //!
-//! The namespaces are files of a file system in memory, which is mounted only in the holder's mount
-//! namespace. So no other process sees them, and they disappear with the last process in that mount
-//! namespace. Without root rights, a user namespace surrounds all of them, if the system allows it.
+//! The namespaces are files of a file system in memory, which is mounted only in the mount
+//! namespace of the holder. So no other process sees them, and they disappear with the last process
+//! in that mount namespace. Without root rights, a user namespace surrounds them, if the system
+//! allows it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
@@ -25,13 +26,14 @@ use super::launch::{HOLDER, Launch, Layout, Plan, Role};
 use super::store::{Store, etcd, etcd_command, store};
 use crate::args::Run;
 
-/// The holder's line when the namespaces are ready.
+/// The line with which the holder says that the namespaces exist.
 pub(crate) const NAMESPACES: &str = "namespaces are ready";
 
 const PORT: u16 = 2379;
 const PEERS: u16 = 2380;
 
-/// Creates the namespaces of the nodes, with names from the directory, and waits.
+/// The holder's script: it creates the namespaces of the nodes in the given directory, and waits
+/// for the end of its input.
 const SCRIPT: &str = r#"set -eu
 directory=$1
 shift

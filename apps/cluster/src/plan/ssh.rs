@@ -1,7 +1,7 @@
 //! Processes on other machines, each at the end of its own connection.
 //!
-//! On the other machine `cluster attend` accompanies the process. It ends the process with the
-//! connection, and sends the process's files back.
+//! On the other machine `cluster attend` runs the process. It ends the process when the connection
+//! ends, and sends the process's files back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use super::store::{Store, etcd_command, store};
 use crate::args::{Fabric, Run};
 use crate::shell;
 
-/// The default port of etcd, because free ports of other machines are not known here.
+/// The default port of etcd. This machine cannot find free ports of other machines.
 const PORT: u16 = 23790;
 
 pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
@@ -93,7 +93,7 @@ pub(super) fn plan(run: &Run, layout: &Layout) -> Result<Plan, AppError> {
     Ok(plan)
 }
 
-/// Clients get an address of the machine, also if etcd listens on all addresses.
+/// etcd tells its clients this address of the machine, also if it listens on all addresses.
 fn advertised(mut command: Vec<String>, host: &Host, port: u16) -> Vec<String> {
     let flag = command.iter().position(|word| word == "--advertise-client-urls");
     if let Some(at) = flag {
@@ -122,7 +122,7 @@ impl Connection {
         Launch { host: Some(host.name.clone()), is_attended: true, ..here }
     }
 
-    /// Copies a program to the machine, unless the same file is there already.
+    /// Copies a program to the machine, unless the machine has the same file already.
     fn copy(&self, host: &Host, from: &Path, sum: &str, bin: &Path) -> Step {
         let to = bin.join(from.file_name().unwrap_or_default()).display().to_string();
         let quoted = |path: &str| shell::quote(&[path.to_owned()]);

@@ -1,5 +1,5 @@
-//! Processes in the virtual machine of `scripts/rxe-vm.sh`. This program runs inside it as well,
-//! over its RDMA devices, and prints the results.
+//! Processes in the virtual machine of `scripts/rxe-vm.sh`. A second instance of this program runs
+//! inside the virtual machine, over its RDMA devices, and prints the results as an archive.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
             "--on vm: it has 32 devices at most, and these are {processes} processes"
         ));
     }
-    // The limit includes the boot; the processes inside have the rest of the time.
+    // The limit includes the boot. The second instance has the rest of the time.
     let limit = run.time_limit.as_secs() + BOOT;
     let mut command = words([
         &script.display().to_string(),
@@ -91,8 +91,8 @@ pub(super) fn plan(run: &Run) -> Result<Plan, AppError> {
     Ok(Plan { launches: vec![Launch { is_run: true, ..launch }], ..Plan::default() })
 }
 
-/// The lease of a node in seconds. A live node in the virtual machine may be that late.
+/// The length of a node's lease. A living node in the virtual machine may be late by this much.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Additional seconds for the virtual machine.
+/// The seconds that the boot of the virtual machine may take.
 pub(crate) const BOOT: u64 = 240;

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
-/// The id of a user without files here.
+/// The id of a user that has no files here.
 const OTHER: u32 = 65534;
 
 fn clean(program: &Path, directory: &Path, user: Option<u32>) -> (Output, String) {
@@ -33,7 +33,7 @@ fn a_directory_that_is_empty_after_cleaning_is_removed() {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(out.contains(&format!("in {}: their processes", directory.display())), "{out}{told}");
     assert!(!directory.exists(), "{out}{told}");
-    // A directory with a file in it belongs to some program, and stays.
+    // A directory with a file in it stays, because another program may use it.
     fs::create_dir(&directory).expect("room");
     fs::write(directory.join("notes"), "x").expect("room");
     clean(Path::new(CLUSTER), &directory, None);
@@ -59,7 +59,7 @@ fn what_is_another_users_stays_with_a_line_that_names_the_user() {
     assert_eq!(output.status.code(), Some(1));
     assert!(foreign.exists());
 
-    // The other user, which may not read this user's directory.
+    // Another user, which may not read this user's directory, runs a copy of the program.
     let program = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir();
     let program = program.expect("a directory");
     let copy = program.path().join("cluster");

@@ -1,5 +1,5 @@
-//! Nodes on other machines, as far as one machine can test them: over a script that stands in for
-//! ssh, and over sshd on loopback.
+//! Nodes on other machines, as far as one machine can test them: through a script in place of ssh,
+//! and through sshd on loopback.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{CLUSTER, Place, copy, script, wait_until};
 
-/// As ssh: a separate process, which gets nothing of the environment.
+/// A script in place of ssh. It starts a separate process, without the mark in its environment.
 const SSH: &str = "#!/bin/sh
 shift
 env -u CLUSTER_OF_LATCHWORK sh -c \"$*\"
@@ -20,7 +20,7 @@ exit $?
 fn hosts(place: &Place) {
     fs::write(place.path("hosts"), "one 127.0.0.1\n# a comment\ntwo 127.0.0.1\n").expect("a file");
     script(&place.path("ssh"), SSH);
-    // This directory is also the programs' directory on the other machine.
+    // This directory also serves as the directory of the programs on the other machine.
     let to = place.path("cluster");
     copy(Path::new(CLUSTER), &to);
     let bin = place.directory.path().display().to_string();
@@ -98,7 +98,7 @@ fn programs_are_copied_where_they_differ() {
     assert!(fs::read_to_string(to.join("memnode")).expect("a copy").ends_with("# another\n"));
 }
 
-/// A daemon of the test, which accepts only the test's key.
+/// An ssh daemon of the test, which accepts only the test's key.
 struct Sshd {
     child: Child,
     /// The directory that the daemon needs, if the test made it.
@@ -134,7 +134,7 @@ fn sshd(place: &Place) -> Option<(Sshd, u16)> {
         file("authorized")
     );
     fs::write(place.path("sshd.conf"), config).ok()?;
-    // The daemon needs this directory. On a normal machine its start script makes the directory.
+    // The daemon needs this directory. Normally the daemon's start script makes it.
     let made = fs::create_dir("/run/sshd").is_ok();
     let mut command = Command::new(program);
     command.args(["-D", "-e", "-f", &file("sshd.conf")]).stdin(Stdio::null());
@@ -168,7 +168,7 @@ fn over_ssh_all_is_the_same() {
         place.path("own-key").display()
     );
     script(&place.path("real-ssh"), &ssh);
-    // A user without a login shell can start a daemon, and cannot log in.
+    // The user may have no login shell. Then the daemon starts, but the user cannot log in.
     let mut login = Command::new(place.path("real-ssh"));
     login.arg(format!("{user}@127.0.0.1")).arg("true").stdin(Stdio::null());
     let login = login.output().expect("a shell");

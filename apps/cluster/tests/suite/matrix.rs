@@ -126,7 +126,7 @@ fn existing_results_are_not_run_again_without_a_request() {
     );
     let ended = matrix(&place, &good, "--again --only shm");
     assert_eq!(ended.err.matches(": is there").count(), 0, "{}", ended.err);
-    // A case with the same name and another value is another case.
+    // A case with the same name and another value of a flag is another case.
     let ended = matrix(&place, &good.replace("grace = 0", "grace = 1"), "--only shm");
     assert_eq!(ended.err.matches(": 10 /s").count(), 1, "{}", ended.err);
 }

@@ -1,9 +1,9 @@
-//! Nodes in network namespaces. If namespaces are not permitted, a line says so.
+//! Nodes in network namespaces. If namespaces are not permitted, the test prints so and ends.
 
 use crate::common;
 use crate::common::{Place, script};
 
-/// Prints its address, and whether it reaches the others.
+/// A program that prints its address, and whether it reaches the other nodes.
 const PROGRAM: &str = r#"#!/bin/sh
 listen= json= id=
 while [ $# -gt 0 ]; do

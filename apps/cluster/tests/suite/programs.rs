@@ -1,4 +1,4 @@
-//! The real programs, if they have been built beside the command.
+//! Runs with the real programs, if they have been built beside the command.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,10 +39,10 @@ fn a_program_runs_over_shared_memory_and_over_sockets() {
     assert_eq!(nodes, Some(4), "two compute nodes, and two of memory");
 }
 
-/// Bug: with a stopped node, a run took 24 s to end, at a lease of 4 s and a deadline of 6 s.
-/// Mechanism: the stopped process had the whole grace, and the time until it is killed. Then memory
-/// nodes waited for dead nodes to leave. Fix: a stopped process is killed as soon as the run waits
-/// for its end, and after a failure no process waits for dead nodes.
+/// Bug: with a stopped node a run took 24 s to end, although the lease was 4 s and the deadline 6
+/// s. Mechanism: the run waited for the whole grace, and then for the time until the kill. After
+/// that, memory nodes waited for dead nodes to leave. Fix: the run kills a stopped process as soon
+/// as it waits for the process's end. After a failure no process waits for dead nodes.
 #[test]
 fn a_run_with_a_stopped_node_ends_within_its_lease_and_its_deadline() {
     const LEASE: Duration = Duration::from_secs(10);

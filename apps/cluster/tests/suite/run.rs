@@ -1,4 +1,4 @@
-//! One run: its results, its end, and that nothing else is left.
+//! One run: its results, its end, and that no process and no file of it is left.
 
 use serde_json::Value;
 
@@ -53,18 +53,18 @@ fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
     assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
 }
 
-/// Bug: a stopped process delayed the end of its run by the grace and more: 20 s with the defaults.
-/// Mechanism: the process got a request to end, and a stopped process handles no request. Fix: the
-/// process is killed as soon as the run waits for its end.
+/// Bug: a stopped process delayed the end of its run by the grace and more, which is 20 s with the
+/// defaults. Mechanism: the process got a request to end, and a stopped process handles no request.
+/// Fix: the run kills the process as soon as it waits for the process's end.
 #[test]
 fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     let place = Place::new();
-    // Far longer than the test waits.
+    // The grace is far longer than the test waits.
     let running = place.start_run(&format!("{TWO} --grace 3600"), "stopped");
     place.wait_for("results/C2.err", "begun");
     for name in ["program", "memnode"] {
         let last = |pid: &u32| is_script(*pid, name);
-        // C2 is the last of the programs, and M1 the last of the memory nodes.
+        // C2 is the last of the programs to start, and M1 the last of the memory nodes.
         let pid = running.processes().into_iter().rfind(last).expect("a process");
         signal(pid, "STOP");
     }
@@ -77,15 +77,15 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     }
 }
 
-/// Whether a process is a stand-in of this name, and not a child that a stand-in has just forked to
-/// run another program.
+/// Whether a process is a stand-in of this name. A child that a stand-in has just forked, to run
+/// another program, does not count.
 fn is_script(pid: u32, name: &str) -> bool {
     runs_script(pid, name) && !parent(pid).is_some_and(|parent| runs_script(parent, name))
 }
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may contain any character: the state, then the parent.
+    // After the name, which may contain any character, come the state and the parent.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -117,8 +117,7 @@ fn the_first_signal_ends_the_run_in_order() {
 }
 
 /// Bug: a command under `nohup` ended when its terminal was closed. Mechanism: the command handled
-/// SIGHUP, whether SIGHUP was ignored or not. Fix: an ignored signal stays ignored, as in all
-/// programs.
+/// SIGHUP, even if SIGHUP was ignored. Fix: an ignored signal stays ignored, as in all programs.
 #[test]
 fn a_command_that_is_to_outlive_its_terminal_does() {
     let place = Place::new();
@@ -182,12 +181,12 @@ fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
     assert_eq!(left().len(), 2, "nobody was there to remove them");
     let ended = place.run("", "good");
     assert_eq!(ended.status, Some(0), "{}", ended.err);
-    // Other commands that start at the same time may have been faster.
+    // Other commands that start at the same time may remove the directories too.
     assert!(wait_until(|| left().is_empty()), "{:?}", left());
 }
 
-/// Bug: the files of killed processes stayed in memory until the next start, and no command removed
-/// them.
+/// Bug: the files of killed processes stayed in memory until the next start, because no command
+/// removed them.
 #[test]
 fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     use latchwork_verbs::MemoryNodeId;
@@ -198,7 +197,8 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
     for path in [&dead, &living] {
         std::fs::create_dir(path).expect("a directory");
     }
-    // As after the kill of a process: the owner's file exists without a lock.
+    // These files are those of a killed process: the owner's file exists, and no process has its
+    // lock.
     let left = dead.join("latchwork-00000000000000aa-memory-0");
     std::fs::write(&left, [0; 4096]).expect("a file");
     std::fs::write(dead.join("latchwork-00000000000000aa-owner"), "").expect("a file");
@@ -207,7 +207,7 @@ fn clean_removes_what_the_killed_have_left_and_nothing_that_the_living_have() {
         ShmFabric::in_directory(living.as_path(), ShmConfig::default()).expect("a directory");
     fabric.serve_memory_as(MemoryNodeId(0), 1 << 16).expect("room");
     let before = std::fs::read_dir(&living).expect("a directory").count();
-    // A live run: its directories stay as well.
+    // A run that is alive: its directories must stay.
     let running = place.start_run(TWO, "hangs");
     place.wait_for("results/C2.err", "begun");
     let own = directories(place.directory.path(), running.pid());

@@ -10,14 +10,15 @@ use tempfile::TempDir;
 
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
 
-/// Bug: the message for a wait for a FIFO said that a signal ends the wait, and no signal did.
+/// Bug: the message for a wait for a FIFO said that a signal ends the wait, but no signal did.
 #[test]
 fn a_signal_ends_the_wait_for_a_fifo_without_data() {
     for arguments in ["matrix fifo", "run --on ssh --hosts fifo ycsb"] {
         let place = TempDir::new().expect("a directory");
         let fifo = place.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
-        // A writer that writes nothing. Its open never blocks, because the writer reads as well.
+        // A writer that writes nothing. It opens the FIFO for reading too, so that the open waits
+        // for no reader.
         let _writer = OpenOptions::new().read(true).write(true).open(&fifo).expect("a FIFO");
         let mut command = Command::new(CLUSTER);
         command.args(arguments.split_whitespace()).current_dir(&place);
@@ -27,8 +28,8 @@ fn a_signal_ends_the_wait_for_a_fifo_without_data() {
         let told = lines.next().expect("a line").expect("text");
         assert!(told.ends_with("waiting for its writer; a signal ends the wait"), "{told}");
         kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
-        // For a command that ignores signals the test would wait without end; its runner has a
-        // limit.
+        // If the command ignored the signal, this would wait until the time limit of the test
+        // runner.
         let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
         let status = child.wait().expect("it ends");
         assert_eq!(status.code(), Some(143), "{rest:?}");

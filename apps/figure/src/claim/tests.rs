@@ -57,7 +57,7 @@ fn a_ratio_is_near_on_the_same_side_or_missed() {
             "{paper}"
         );
     }
-    // Near the figure, but on the wrong side of 1.
+    // The number is near the paper's number, but on the wrong side of 1.
     let wrong_side = claim(ClaimKind::Ratio, TO, "series='SEL' threads='1'", 1.26);
     assert_eq!(judge(&wrong_side), ("1.00x".to_owned(), Missed));
 }

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// A vertical axis: from 0, or logarithmic. Positions on it are numbers from its `low` to its
-/// `high`.
+/// A vertical axis, which begins at 0 or is logarithmic. Positions on the axis are numbers from
+/// `low` to `high`.
 pub(super) struct Axis {
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Positions with a number beside them.
+    /// The positions that have a number beside them.
     pub(super) ticks: Vec<f64>,
     is_log: bool,
 }
@@ -49,7 +49,7 @@ impl Axis {
     /// The number at a position.
     pub(super) fn label(&self, place: f64) -> String {
         let value = if self.is_log { 10f64.powf(place) } else { place };
-        // Digits behind the sixth are rounding errors of the steps.
+        // Digits after the sixth decimal are rounding errors of the steps.
         let value = (value * 1e6).round() / 1e6;
         value.to_string()
     }

@@ -273,7 +273,7 @@ mod tests {
         let text = GOOD.replace("kind = 'lines'", "kind = 'bars'\ny-is-log = true");
         let rows = rows(&points(), RowKind::Points).unwrap();
         let svg = draw(&spec(&text), &rows).expect("a picture");
-        // One for each point, one for each name, and the background.
+        // A rectangle for each point, one for each name in the legend, and the background.
         assert_eq!(svg.matches("<rect").count(), 12 + 2 + 1);
         let text = GOOD.replace(
             "[[claim]]",

@@ -15,7 +15,7 @@ use crate::spec::{PlotKind, Spec};
 /// The picture of the rows that the figure draws.
 ///
 /// # Errors
-/// When there are none, when two rows have the same position, or when a row has no number there.
+/// No row is selected, two rows have the same position, or a row has no number in the drawn column.
 pub(crate) fn draw(spec: &Spec, rows: &[Row]) -> Result<String> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is(&spec.plot.only)).collect();
     if rows.is_empty() {

@@ -14,7 +14,8 @@ const HEAD: i32 = 66;
 const NAMES: i32 = 230;
 const CELL: (i32, i32) = (92, 22);
 
-/// Rows by name, with their cells. The base row has the numbers; the other rows have ratios to it.
+/// A table with one base row. The base row shows its numbers. The other rows show ratios to the
+/// base row.
 pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
@@ -114,7 +115,7 @@ impl Table {
     }
 }
 
-/// Blue for faster than the base, orange for slower. A larger difference is darker.
+/// The colour of a cell: blue above the base, orange below. A larger difference is darker.
 fn shade(ratio: f64) -> RGBAColor {
     let colour = if ratio >= 1.0 { RGBColor(0, 114, 178) } else { RGBColor(213, 94, 0) };
     let distance = if ratio >= 1.0 { ratio - 1.0 } else { 1.0 / ratio.max(0.1) - 1.0 };

@@ -3,8 +3,8 @@
 use crate::error::{Result, wrong};
 use crate::rows::Row;
 
-/// The values of a column in the order of the rows. If all are numbers and `sorted` is set, in the
-/// order of the numbers.
+/// The different values of a column, in the order of the rows. If all values are numbers and
+/// `sorted` is set, they are in the order of the numbers.
 pub(super) fn values(rows: &[&Row], column: &str, sorted: bool) -> Result<Vec<String>> {
     let mut values: Vec<String> = Vec::new();
     for row in rows {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Small enough to end at once.
+/// Flags for a run that ends within moments.
 const SMALL: &str = "--lines 500 --operations 3000 --warmup 1000 --threads 2";
 
 fn microbench(arguments: &str) -> Output {
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs, demands success, and returns standard output.
+/// Runs the program, demands success, and returns standard output.
 fn good(arguments: &str) -> String {
     let output = microbench(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -32,7 +32,7 @@ fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("latchwork-microbench-{}-{name}", std::process::id()))
 }
 
-/// Flags that a help shows, `--help` and `--version` among them.
+/// The number of flags that a help text shows, with `--help` and `--version`.
 fn flags(help: &str) -> usize {
     let is_flag = |line: &&str| {
         let text = line.trim_start();
@@ -141,8 +141,8 @@ fn in_virtual_time_the_same_flags_give_the_same_document() {
 fn virtual_time_limits_a_run() {
     let document = document("--fabric sim --lines 500 --time 0.001 --warmup 0 --threads 1");
     let elapsed = document["elapsed_s"].as_f64().expect("seconds");
-    // Accesses that begin in time may end later, and count. So the time goes on until the last of
-    // them has ended.
+    // An access that begins in the measured time counts, and may end later. So the measured time
+    // ends with the last access.
     assert!((0.001..0.0011).contains(&elapsed) && elapsed > 0.001, "{elapsed}");
 }
 
@@ -170,10 +170,10 @@ fn a_warm_up_goes_on_until_the_hit_ratio_is_steady() {
     let of = |document: &serde_json::Value, name: &str| {
         document["measures"][name].as_f64().expect("a measure")
     };
-    // Half of the lines fit, and reads of all nodes can share them.
+    // Half of the lines fit into the cache, and all nodes can share lines that they only read.
     let ratio = of(&warm, "hit_ratio");
     assert!((0.45..0.53).contains(&ratio), "{ratio}");
-    // The node that filled a line owns it until another node reads it for the first time.
+    // The node that filled a line owns the line until another node reads it for the first time.
     assert_eq!(of(&warm, "invalidation_share"), 0.0);
     assert!(of(&cold, "invalidation_share") > 0.05);
 }

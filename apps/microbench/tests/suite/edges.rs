@@ -7,7 +7,7 @@ use latchwork_processes::{shown, too_wide};
 
 const SMALL: &str = "--lines 500 --operations 1000 --threads 1";
 
-/// How long a program may take on a busy machine.
+/// The longest time that a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(arguments: &str) -> Command {

@@ -1,5 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, and one process prints its
-//! results.
+//! The program as the compute nodes of a cluster of processes. The processes do one run, and one of
+//! them prints its results.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn reads_and_writes_of_all_processes_are_checked_together() {
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{flags}: {checks:?}");
-        // Buffered writes take effect after their return.
+        // Buffered writes take effect after their return, so they are not checked.
         let judged = !flags.contains("pso");
         assert_eq!(checks.contains_key("linearizability"), judged, "{flags}: {checks:?}");
         let ops = |node: &Value| node["counters"]["ops"].as_u64();
@@ -43,7 +43,7 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --set member-lease=8";
     let mut program = memory.start_program(MICROBENCH, 3, flags);
     program.wait_for_line("microbench: ", LIMIT);
-    // The processes run, or are about to.
+    // At this time the processes run, or are about to run.
     program.kill(1);
     let ended = program.wait(LIMIT);
     for process in [&ended[0], &ended[2]] {

@@ -1,9 +1,9 @@
-//! Small runs of every kind on both fabrics under both protocols, with successful checks.
+//! Small runs of every kind on both fabrics under both protocols. All checks must succeed.
 
 use std::process::Command;
 
 fn good(arguments: &str) {
-    // Buffered writes are not linearizable, and no check claims it.
+    // Buffered writes are not linearizable, so no check claims that they are.
     let buffered = arguments.contains("--consistency");
     let out = checked(arguments, &["contents", "writes"]);
     assert_eq!(out.contains("[CHECK], linearizability, ok"), !buffered, "{arguments}\n{out}");
@@ -45,8 +45,8 @@ fn shares_of_reads_and_kinds_of_writes_are_right() {
     }
 }
 
-/// SEL serves no node in order. With back-offs that grow regardless of the deadline, some writer of
-/// a popular line slept through its own deadline. Then the run fails.
+/// SEL serves nodes in no order. With back-offs that grow regardless of the deadline, a writer of a
+/// popular line waited past its own deadline, and the run failed.
 #[test]
 fn no_buffered_write_sleeps_through_its_deadline() {
     for (seed, consistency) in [(4, "tso"), (1, "pso")] {
@@ -84,7 +84,8 @@ fn sizes_of_lines_items_and_caches_are_right() {
     }
 }
 
-/// Also when many tasks wait for one line: at the end every write is there, and none was lost.
+/// At the end every buffered write is visible and none is lost, even if many tasks wait for one
+/// line.
 #[test]
 fn buffered_writes_are_right() {
     for consistency in ["tso", "pso"] {
@@ -100,7 +101,7 @@ fn buffered_writes_are_right() {
     }
 }
 
-/// One line that names the writes and what to do.
+/// The error is one line, which names the writes and what to do.
 #[test]
 fn writes_that_are_late_are_one_error_that_says_what_helps() {
     let arguments = "--fabric sim --reads 0 --writes blind --consistency pso --set write-deadline=1us --lines 300 \

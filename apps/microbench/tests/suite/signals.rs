@@ -16,7 +16,7 @@ fn a_signal_ends_the_measured_part_and_results_follow() {
     for fabric in ["shm", "sim"] {
         let flags = "--lines 500 --threads 1 --warmup 0 --time 600 --log latchwork_harness=info";
         let mut running = microbench(&format!("{flags} --fabric {fabric} --json -"));
-        // The log reports the begin.
+        // The log reports the begin of the measured part.
         let begun = "INFO latchwork_harness::stop: a run is measured";
         running.follow(|line| line.contains(begun));
         running.leave_alone(Duration::from_secs(1));

@@ -1,9 +1,9 @@
-//! Flags that are no settings of the protocol have their effect. The runs are in virtual time,
-//! where the same flags give the same figures.
+//! Flags that are not settings of the protocol have an effect. The runs are in virtual time, where
+//! the same flags give the same figures.
 
 use std::process::Command;
 
-/// The result of 2 x 2 workers, which miss most of the time.
+/// The result of two nodes with two workers each, whose accesses miss most of the time.
 fn document(arguments: &str) -> serde_json::Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
     command.args(["--fabric", "sim", "--nic", "connectx3", "--json", "-"]);
@@ -34,7 +34,7 @@ fn buffered_writes_are_faster_and_batches_faster_still() {
     assert!(eight > 1.5 * one && eight > 1.5 * sequential, "{sequential}, {one}, {eight}");
 }
 
-/// Early release saves waiting time.
+/// Early release saves time only for a worker that waits.
 #[test]
 fn a_worker_with_other_operations_in_flight_releases_nothing_early() {
     let early = |inflight: u32| {

@@ -2,7 +2,7 @@
 
 use crate::common::{directory, sim, text};
 
-/// Small enough that a world is over in no time.
+/// Flags for a world that ends within moments.
 const SMALL: &str =
     "--workload lines --compute-nodes 3 --threads 1 --inflight 2 --operations 20 --nic rough";
 
@@ -21,7 +21,8 @@ fn help_describes_the_commands() {
     assert!(sim("--version").status.success());
 }
 
-/// Bug: the last written output replaced the other output, or the scenario, with exit status 0.
+/// Bug: two outputs, or an output and the scenario, had the same file, and the later one replaced
+/// the earlier one with exit status 0.
 #[test]
 fn one_file_under_two_flags_is_refused_before_any_work() {
     let directory = directory("one-file");
@@ -116,7 +117,7 @@ fn every_offered_size_of_a_line_runs() {
         let output = sim(&flags);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "{size}: {out}{err}");
-        // Long lines are folded.
+        // The output folds long lines, so the test joins the words.
         let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&format!("frames of {size} bytes")), "{out}");
         let file = directory.join("scenario.toml");

@@ -1,4 +1,4 @@
-//! A seeded bug is found, shrunk, reported and replayed. So the alarm works.
+//! The hunt finds a seeded bug, shrinks and reports it, and the report replays it.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn field<'a>(text: &'a str, key: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {key} in {text}"))[key.len()..].trim()
 }
 
-/// Hunts with a seeded bug. Returns the hunt's output, and the directories of its evidence.
+/// Hunts with a seeded bug. Returns the output of the hunt, and the directories of its evidence.
 fn found(plant: &str, name: &str) -> (String, std::path::PathBuf, std::path::PathBuf) {
     let out = directory(name);
     let hunt = format!(
@@ -40,7 +40,7 @@ fn a_seeded_bug_is_found_shrunk_and_written_down() {
     let (ladder, mermaid) = (read("diagram.txt"), read("diagram.mmd"));
     assert!(ladder.lines().count() > 10 && ladder.contains("►"), "{ladder}");
     assert!(mermaid.starts_with("sequenceDiagram\n"), "{mermaid}");
-    // The shrunk world is smaller than the found one.
+    // The shrunk world is smaller than the world that the hunt found.
     let sizes = |text: &str| -> u64 {
         let number = |key: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -50,7 +50,7 @@ fn a_seeded_bug_is_found_shrunk_and_written_down() {
     };
     assert!(sizes(&scenario) < sizes(&read("found.toml")) / 2, "{scenario}");
 
-    // The command in the report repeats the failure.
+    // The command in the report reproduces the failure.
     let replay = field(&report, "replay");
     let output = Command::new("sh").args(["-c", replay]).output().expect("a shell");
     let again = text(&output.stdout);

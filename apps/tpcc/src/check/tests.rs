@@ -1,4 +1,4 @@
-//! Each seeded fault in a database is found by its check.
+//! Each seeded fault in a database is found by the check that should find it.
 
 use latchwork_cluster::Worker;
 use latchwork_txn::Transaction;
@@ -66,7 +66,7 @@ async fn plant(
         Fault::Change(_) => {
             let mut row = Vec::new();
             assert!(tx.get_for_update(rows, &key, &mut row).await?, "a row to spoil");
-            // The second byte of a stock is part of its quantity, which no check compares. So the
+            // The second byte of a stock belongs to its quantity, which no check compares. So the
             // change is in the next field.
             let at = if table == TpccTable::Stock { 2 } else { 0 };
             tx.update_part(rows, &key, at, &[row[at].wrapping_add(1)]).await

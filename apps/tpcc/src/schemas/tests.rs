@@ -1,5 +1,4 @@
-//! The schemas read the bytes of the layout in `latchwork_workload`, and write the same
-//! bytes.
+//! The schemas read rows that `latchwork_workload` writes, and write the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +33,7 @@ fn rows(mut each: impl FnMut(TpccTable, &[u8], &[u8], Option<(TpccIndex, &[u8])>
     }
 }
 
-/// The columns of a row, in the order of the schemas, as the workload crate reads them.
+/// The columns of a row in the order of the schema, as the workload crate reads them.
 fn by_hand<'a>(
     table: TpccTable,
     key: &[u8],
@@ -192,7 +191,7 @@ fn what_transactions_change_stands_where_they_write_it() {
         let schema = &schemas[&table];
         let column = schema.column(behind).expect("there");
         assert_eq!(schema.offset_of(column), Ok(len), "{behind}");
-        // So no secondary index needs a lookup.
+        // No secondary index has a column that transactions change, so an update changes no index.
         assert!(schema.indexes().iter().all(|index| !index.may_change(0, len)), "{behind}");
     }
     for (table, schema) in &schemas {
@@ -207,8 +206,8 @@ fn what_transactions_change_stands_where_they_write_it() {
     }
 }
 
-/// The keys of an index, by the workload and by the schema. They are of the rows of a table, and of
-/// the variants that `more` makes of each row.
+/// The keys of an index, as the workload and as the schema makes them. They belong to the rows of a
+/// table, and to the variant that `more` makes of each row.
 fn index_keys(
     schema: &Schema,
     wanted: TpccIndex,
@@ -254,8 +253,8 @@ fn next_order(key: &[u8], row: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (id.to_bytes().to_vec(), row.to_vec(), by_hand.to_vec())
 }
 
-/// The schema ends a text with two zero bytes, and the workload with one. The bytes differ, and the
-/// order is the same.
+/// The schema ends a text in a key with two zero bytes, and the workload with one zero byte. So the
+/// bytes differ, but the order of the keys is the same.
 #[test]
 fn customers_are_in_the_order_of_their_names() {
     let schema = &schemas()[&TpccTable::Customer];
@@ -317,8 +316,8 @@ fn rows_of_one_table_are_none_of_most_others() {
     let mut refused = 0;
     rows(|table, _, row, _| {
         for (other, schema) in &schemas {
-            // If the lengths fit by chance, the row is read as another one, which no check can
-            // detect.
+            // If the length fits by chance, the row is read as a row of another table. No check can
+            // detect that.
             let read = schema.row(row).is_ok();
             assert!(read || *other != table);
             refused += usize::from(!read);
@@ -327,8 +326,8 @@ fn rows_of_one_table_are_none_of_most_others() {
     assert!(refused > 10_000, "{refused}");
 }
 
-/// The fingerprints are part of the catalogue, so a database on disk keeps its tables across
-/// builds.
+/// The fingerprints are part of the catalogue. If they stay equal, a later build finds the tables
+/// of a database on disk.
 #[test]
 fn the_fingerprints_of_the_schemas_never_change() {
     let found = TpccTable::ALL

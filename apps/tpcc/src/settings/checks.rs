@@ -1,4 +1,4 @@
-//! Checks of impossible settings, and of settings that change nothing.
+//! Checks of impossible settings, and of settings that have no effect.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use latchwork_workload::tpcc::TpccTable;
 use crate::args::{Command, Flags, Wal};
 use crate::schemas;
 
-/// The log, if the settings permit one.
+/// The mode of the log, if the other settings permit it.
 pub(super) fn log(
     command: Option<Command>,
     flags: &Flags,
     simulated: bool,
 ) -> Result<Wal, AppError> {
     let wal = match (command, flags.wal, &flags.wal_dir) {
-        // A check adds nothing to the log.
+        // A check writes nothing into the log.
         (Some(Command::Check), _, _) => Wal::Off,
         (_, Some(wal), _) => wal,
         (_, None, Some(_)) => Wal::Sync,
@@ -57,7 +57,7 @@ pub(super) fn log(
     }
 }
 
-/// Refuses settings that need all nodes in one process.
+/// Refuses settings that need all nodes in one process, for a process of a cluster.
 pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppError> {
     if let Some(command) = command {
         return Err(usage(format!(
@@ -84,7 +84,7 @@ pub(super) fn joined(command: Option<Command>, flags: &Flags) -> Result<(), AppE
 
 /// Checks that lines of this size hold all rows and the keys of all indexes.
 pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
-    // Bytes beyond the longest row: its key, and the line's own data about both.
+    // Bytes for the key of the longest row, and for the line's own data about the row.
     const BESIDE: usize = 128;
     let row = TpccTable::ALL.map(TpccTable::row_len_max).into_iter().max().unwrap_or(0);
     let fits = |line_size: u32| {

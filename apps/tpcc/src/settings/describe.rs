@@ -1,4 +1,4 @@
-//! Settings for others: for the other processes of the run, and for readers of result documents.
+//! The settings as keys and values: for the other processes of the run, and for result documents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Delivery (clause 2.7), at once and not queued.
+//! Delivery (clause 2.7), executed at once and not from a queue.
 
 use std::ops::ControlFlow;
 
@@ -78,7 +78,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         if self.buffers.lines.len() != line_count {
             return Err(missing(TpccTable::OrderLine, &from));
         }
-        // The updated part of a line is the time of its delivery.
+        // Delivery changes only the delivery time of an order line.
         let updated: [u8; OrderLine::UPDATED_LEN] = self.now_us.get().to_le_bytes();
         for at in 0..line_count {
             let key = line(oldest.order, self.buffers.lines[at]);

@@ -1,9 +1,9 @@
 //! The five transactions (clause 2).
 //!
-//! They read and write what the standard requires. The order holds the hottest rows for the
-//! shortest time: stocks and customers come before districts and warehouses (clause 2.3 leaves the
-//! order open). Rows are changed in place. An update writes only the bytes that transactions may
-//! change.
+//! The transactions read and write what the standard requires. Clause 2.3 leaves the order of the
+//! accesses open. Here stocks and customers come before districts and warehouses, so that the
+//! hottest rows are locked for the shortest time. Rows are changed in place. An update writes only
+//! the bytes that transactions may change.
 
 mod delivery;
 mod new_order;
@@ -26,7 +26,7 @@ use latchwork_workload::tpcc::{CustomerChoice, TpccTable, TpccTransaction};
 
 use crate::tables::{INDEX, Tables};
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -41,15 +41,16 @@ pub(crate) enum Failure {
 /// The result of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ended {
-    /// Its input requested the rollback.
+    /// Whether the transaction's input requested the rollback.
     pub(crate) rolled_back: bool,
     /// Districts in which a delivery found no new order.
     pub(crate) skipped: u32,
-    /// What the terminal would show, in cents or as a count. So each transaction computes a result.
+    /// The number that the terminal would show, in cents or as a count. It makes each transaction
+    /// compute a result.
     pub(crate) shown: i64,
 }
 
-/// The context of a transaction, on shared memory or on partitions.
+/// The context of a transaction, with shared tables or with partitions.
 pub(crate) struct Work<'a, T> {
     tx: T,
     tables: &'a Tables,
@@ -76,8 +77,8 @@ pub(crate) struct Buffers {
     many: [Values; 2],
 }
 
-/// Tries a transaction once, in `tx`, which has just begun. Afterwards it has committed, was rolled
-/// back on request, or has left nothing.
+/// Tries a transaction once, in `tx`, which has just begun. Afterwards the transaction has
+/// committed, was rolled back on request, or has left no change.
 pub(crate) async fn attempt<T: TransactionRows<Worker>>(
     tx: T,
     tables: &Tables,
@@ -99,8 +100,8 @@ pub(crate) async fn attempt<T: TransactionRows<Worker>>(
             Ok(ended)
         }
         ended => {
-            // A result that follows from the reads without a commit must be true. An optimistic
-            // transaction has not validated its reads yet, so it validates here.
+            // This result follows from the reads and not from a commit, so the reads must be valid.
+            // An optimistic transaction has not validated its reads yet, so it validates them here.
             if acts_on_what_it_read(&ended) {
                 work.tx.validate().await?;
             }
@@ -110,7 +111,7 @@ pub(crate) async fn attempt<T: TransactionRows<Worker>>(
     }
 }
 
-/// Whether the result follows from the reads, and not from a conflict.
+/// Whether the result follows from the transaction's reads, and not from a conflict.
 fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     matches!(
         ended,
@@ -118,7 +119,7 @@ fn acts_on_what_it_read(ended: &Result<Ended, Failure>) -> bool {
     )
 }
 
-/// The operations of a step. Where nothing has to wait, their futures are ready at the first poll.
+/// The operations of a transaction. A future that need not wait is ready at its first poll.
 impl<T: TransactionRows<Worker>> Work<'_, T> {
     /// Reads an existing row into `buffers.row`.
     async fn read(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
@@ -143,9 +144,9 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         Ok(self.tx.update_part(self.tables.of(table), key, 0, to).await?)
     }
 
-    /// Adds the row in `buffers.made`. The row cannot exist before: a district and a worker's
-    /// counter give each number once. A lookup would cost an access, and could only find the
-    /// product of a stale read.
+    /// Adds the row in `buffers.made`. The row cannot exist yet, because a district or a worker's
+    /// counter gives each number only once. A lookup would cost an access, and could find only the
+    /// effect of a stale read.
     async fn insert(&mut self, table: TpccTable, key: &[u8]) -> Result<(), Failure> {
         Ok(self.tx.insert_blind(self.tables.of(table), key, &self.buffers.made).await?)
     }

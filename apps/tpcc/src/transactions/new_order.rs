@@ -12,8 +12,8 @@
 //!   lines        a row of ORDER-LINE for each line
 //! ```
 //!
-//! The district comes after the stocks, because each new order of the district waits for the
-//! holder of its row.
+//! The district comes late, because other new orders of the district wait while this transaction
+//! has its row locked.
 
 use latchwork_cluster::Worker;
 use latchwork_partition::TransactionRows;
@@ -28,7 +28,7 @@ use latchwork_workload::tpcc::{LINES_MAX, NewOrderInput, TpccTable};
 
 use super::{Buffers, Ended, Failure, Work, missing};
 
-/// The values of a line that are known before the order has a number.
+/// The values of an order line that are known before the order has a number.
 #[derive(Clone, Copy)]
 struct Line {
     amount_cents: i32,
@@ -66,7 +66,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
     }
 
     /// Reads the items of all lines. Returns the number of lines before the first unused item.
-    /// Lines behind an unused item are not ordered. The other steps run nevertheless (clause
+    /// Later lines are not ordered. The other steps of the transaction run nevertheless (clause
     /// 2.4.2.3).
     async fn read_items(&mut self, input: &NewOrderInput) -> Result<usize, Failure> {
         let mut keys = [[0; ItemKey::LEN]; LINES_MAX];
@@ -78,8 +78,8 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         Ok(items.iter().take_while(Option::is_some).count())
     }
 
-    /// Takes the quantity of each line out of its stock, and fills the lines in. Returns the number
-    /// of lines whose item and stock are both original.
+    /// Takes the quantity of each line out of its stock, and fills `lines`. Returns the number of
+    /// lines whose item data and stock data both have the mark "ORIGINAL".
     async fn take_out_of_stock(
         &mut self,
         input: &NewOrderInput,
@@ -89,14 +89,15 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         let [_, stocks] = &mut self.buffers.many;
         self.tx.get_many_for_update(self.tables.of(TpccTable::Stock), keys, stocks).await?;
         let mut branded = 0;
-        // The bits of the items so far. An item with a bit outside of this set is not among them.
+        // The set of the items so far, as bits. If the bit of an item is not set, the item is not
+        // among them.
         let mut met = 0_u64;
         for (number, (asked, key)) in input.lines().iter().zip(keys).enumerate() {
             let bit = 1 << (asked.item % u64::BITS);
             let again = met & bit != 0 && keys[..number].contains(key);
             met |= bit;
             if again {
-                // If the item is in the order twice, its row has changed since the first read.
+                // The first line with this item has changed the stock, so the row is read again.
                 self.read_to_write(TpccTable::Stock, key).await?;
             }
             let Buffers { row, many: [items, stocks], .. } = &*self.buffers;

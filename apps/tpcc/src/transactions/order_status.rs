@@ -24,7 +24,7 @@ impl<T: TransactionRows<Worker>> Work<'_, T> {
         self.read(TpccTable::Customer, &key).await?;
         let mut shown = Customer::decode(&self.buffers.row)?.balance_cents;
 
-        // The newest order of a customer is the first in the index.
+        // The index has the newest order of a customer first.
         let next = CustomerKey { customer: customer.customer + 1, ..customer }.to_bytes();
         let mut newest = None;
         let visit = |key: &[u8], row: &[u8]| {

@@ -1,5 +1,5 @@
-//! Stock level (clause 2.8). It is serializable as the others are, although the standard requires
-//! less.
+//! Stock level (clause 2.8). The standard permits a lower isolation level for it. Here it is
+//! serializable like the other transactions.
 
 use std::ops::ControlFlow;
 

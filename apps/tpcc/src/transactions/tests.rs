@@ -28,7 +28,7 @@ async fn carry_out(
     loop {
         let tx = store.begin().await.map_err(|error| AppError::Failed(error.to_string()))?;
         match attempt(tx, tables, &input, &mut Buffers::default(), (NOW, number)).await {
-            // A leaf of an index was split, which is not the subject of this test.
+            // A split of an index page made this conflict, which is not the subject of this test.
             Err(Failure::Txn(TxnError::Conflict(_))) => {}
             ended => return ended.map_err(|failure| AppError::Failed(failure.to_string())),
         }
@@ -55,8 +55,8 @@ fn payment(customer: CustomerChoice) -> TpccTransaction {
 fn a_payment_by_name_is_that_of_the_one_in_the_middle() {
     let driver = loaded();
     with(&driver, |store, tables| async move {
-        // Customers 2 to 5 take the last name of the first customer, and get these first names.
-        // Customer 4 has the second in order.
+        // Customers 2 to 5 get the last name of the first customer, and these first names. In the
+        // order of first names, customer 4 is the second.
         let name = LastName::of_number(0);
         for (number, first) in [(2, "Z"), (3, "Y"), (4, "AB"), (5, "AA")] {
             let key = customer(number).to_bytes();
@@ -68,7 +68,8 @@ fn a_payment_by_name_is_that_of_the_one_in_the_middle() {
             let rows = tables.of(TpccTable::Customer);
             crate::testing::change(&store, async |tx| tx.update(rows, &key, &bytes).await).await?;
         }
-        // The population's first names have at least eight characters, letters and digits.
+        // The first names of the population have at least eight letters and digits, so the order of
+        // customer 1 is found at run time.
         let mut names = vec![("Z".into(), 2), ("Y".into(), 3), ("AB".into(), 4), ("AA".into(), 5)];
         let bytes = row(&store, &tables, TpccTable::Customer, &customer(1).to_bytes()).await?;
         let first = Customer::decode(&bytes).expect("a row").first.to_vec();
@@ -126,7 +127,7 @@ fn payments_of_bad_credit_are_noted_and_all_are_in_the_history() {
     });
 }
 
-/// New orders of a terminal until one has, or has not, a rollback.
+/// The first new order of a terminal with, or without, a rollback.
 fn new_order(rolls_back: bool, seed: u64) -> latchwork_workload::tpcc::NewOrderInput {
     let driver_settings = crate::testing::inputs();
     let home = latchwork_workload::tpcc::Home::District { warehouse: 1, district: 2 };

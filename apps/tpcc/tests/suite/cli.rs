@@ -26,7 +26,7 @@ fn every_scheme(more: &str) {
     }
 }
 
-/// Flags that a help shows, `--help` and `--version` among them.
+/// The number of flags that a help text shows, with `--help` and `--version`.
 fn flags(help: &str) -> usize {
     let is_flag = |line: &&str| {
         let text = line.trim_start();
@@ -158,7 +158,7 @@ fn a_divided_database_has_as_many_distributed_orders_as_requested() {
 
 #[test]
 fn terminals_wait_and_efficiency_is_reported() {
-    // In virtual time minutes are short.
+    // In virtual time minutes pass quickly.
     let shape = "--fabric sim --set wait=on -w 1 --set items=200 --set customers=30 --compute-nodes 1 --threads 1";
     let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";
     let document = document(&format!("{shape} {limits}"));
@@ -210,7 +210,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
         let counted = |name: &str| document["counters"][name].as_u64().unwrap_or(0);
         let completed = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
         expected += completed - counted("new_order_rollbacks");
-        // Every acknowledged order exists, and no other.
+        // The database has every acknowledged order, and no other order of the run.
         assert_eq!(orders(&at), expected);
     }
     for (arguments, words) in [

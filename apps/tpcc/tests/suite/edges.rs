@@ -1,4 +1,5 @@
-//! Files and terminals of real users: histories into links and FIFOs, eighty columns.
+//! Files and terminals of real users: histories written to links and FIFOs, terminals of eighty
+//! columns.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 const SMALL: &str = "-w 1 --set items=100 --set customers=30 --cache-mb 8 --memory-mb 64 --threads 1 --operations 20";
 
-/// How long a program may take on a busy machine.
+/// The longest time that a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
@@ -109,7 +110,7 @@ fn a_history_goes_into_a_fifo_that_has_a_reader() {
     assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
     assert!(told.contains("--record fifo: it is a FIFO, and no process has it open for"), "{told}");
 
-    // A FIFO that is open for both is a reader that waits for no writer.
+    // The test opens the FIFO for reading and writing, so that the open waits for no writer.
     let mut reader = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     let mut running = command(&directory, &format!("{SMALL} --record fifo"))
         .stdout(Stdio::piped())
@@ -129,7 +130,7 @@ fn a_history_goes_into_a_fifo_that_has_a_reader() {
     assert!(out.expect("piped").contains("[CHECK], serializability, ok\n"));
     assert!(fs::symlink_metadata(&fifo).expect("it is there").file_type().is_fifo());
     assert_eq!(names(directory.path()), ["fifo"]);
-    // The reader's own writing end keeps the FIFO open, so the reader ends with the test.
+    // The reader has a writing end too, so the FIFO stays open until the test ends.
     drop(drain);
 }
 

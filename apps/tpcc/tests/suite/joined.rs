@@ -1,5 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, and one process prints its
-//! results.
+//! The program as the compute nodes of a cluster of processes. The processes do one run, and one of
+//! them prints its results.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
 const LIMIT: Duration = Duration::from_secs(60);
-/// No transaction is given up because the machine is busy.
+/// With these flags no transaction is given up, even on a busy machine.
 const SMALL: &str = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --operations 600 --set retry-for=60";
 
 /// The document of a successful run with this number of successful checks.
@@ -69,7 +69,7 @@ fn processes_that_are_partitions_commit_together_and_log_apart() {
         let own = logs.join(format!("node-{node}"));
         assert!(std::fs::read_dir(&own).expect("a directory").count() > 1, "{}", own.display());
     }
-    // Another run may not write there.
+    // A second run must not write into the logs of the first.
     let again = memory.start_program(TPCC, 3, &flags).wait(LIMIT);
     for process in &again {
         assert_eq!(process.status, Some(2), "{}", process.err);

@@ -1,5 +1,5 @@
-//! A database with a log that lost its end other than by a crash, and a database that cannot be
-//! written.
+//! Databases whose log has lost its end in another way than by a crash, and databases that cannot
+//! be written.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ use latchwork_runtime::{Clock, Time};
 use crate::program::{figure, good, orders, prepared, temporary, text, tpcc};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
-/// How long the witness may take on a busy machine: a second, and one more for each of several
-/// turns.
+/// The time that the witness may take on a busy machine: a second, and more when several threads
+/// take turns.
 const WITNESS: Duration = Duration::from_secs(4);
 
 fn copy_of(directory: &Path) -> PathBuf {
@@ -37,7 +37,7 @@ fn last_segment(directory: &Path, node: u8) -> PathBuf {
     names.filter(is_log).max().expect("a segment")
 }
 
-/// Cuts the last segment of `node` to this length, in a copy of the directory.
+/// Cuts the last segment of `node` to `length` bytes, in a copy of the directory.
 fn cut(directory: &Path, node: u8, length: u64) -> PathBuf {
     let copy = copy_of(directory);
     let file = fs::OpenOptions::new().write(true).open(last_segment(&copy, node));
@@ -56,7 +56,7 @@ fn orders_in(output: &Output) -> u64 {
     figure(line.unwrap_or_else(|| panic!("the sixth condition: {err}")), "ok     ")
 }
 
-/// Checks the error of a check that has detected a loss. The error names all needed facts.
+/// Checks the error after a detected loss: the error names the file and what to do.
 fn assert_noticed(output: &Output, file: &Path) {
     let err = text(&output.stderr);
     let last = err.trim_end().lines().last().unwrap_or_default();
@@ -68,15 +68,15 @@ fn assert_noticed(output: &Output, file: &Path) {
     assert!(!err.contains("panicked"), "{err}");
 }
 
-/// Bug: a log with a shortened last segment lost any number of acknowledged commits without a
-/// message. Over two nodes the result was a state that never existed. The test uses many lengths,
-/// after a clean end.
+/// Bug: a log with a shortened last segment lost acknowledged commits without a message. With two
+/// nodes the result was a state that never existed. The test cuts to many lengths, after a clean
+/// end.
 #[test]
 fn a_log_that_was_closed_and_lost_its_end_is_an_error_until_the_loss_is_accepted() {
     cut_what_was_closed("--inflight 2", 6);
 }
 
-/// Transactions over several nodes have records in several logs. Each is left whole or not at all.
+/// A transaction over several nodes has records in several logs. After the cut it is whole or gone.
 #[test]
 fn a_loss_that_is_accepted_leaves_no_half_of_a_transaction_over_partitions() {
     cut_what_was_closed("--inflight 2 --partitioned --distribution-ratio 50", 4);
@@ -96,7 +96,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
     for node in [0, 1] {
         let length = fs::metadata(last_segment(&directory, node)).expect("there").len();
         for part in 0..parts {
-            // The end record alone is no commit.
+            // The record at the end of a closed log is not a commit.
             let copy = cut(&directory, node, (length - 200) * part / (parts - 1));
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             let accepted = check(&copy, "--set accept-loss=on");
@@ -107,10 +107,10 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             assert!(told.iter().any(|line| line.contains(" commits or more are missing")), "{err}");
             given_up += usize::from(told.iter().any(|line| line.contains("are given up")));
             let left = orders_in(&accepted);
-            // The last commit alone may be another transaction than an order.
+            // The last commit may be another transaction than a new order.
             let is_last = part + 1 == parts;
             assert!(left < all || is_last && left == all, "{left} of {all}");
-            // A check has changed nothing.
+            // The check with an accepted loss has changed no file.
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             if part % 3 == 1 {
                 let history = temporary("history");
@@ -162,7 +162,8 @@ fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)
     said
 }
 
-/// The same for a killed run. A cut removes only records younger than the witness without an error.
+/// The same for a killed run. Only the loss of records that are younger than the witness gives no
+/// error.
 #[test]
 fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older_than_the_witness()
 {
@@ -178,7 +179,7 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
         assert!(old > 0, "{said:?}");
         let length = fs::metadata(last_segment(&directory, 0)).expect("there").len();
         for part in 0..8 {
-            // Most of the lengths are near the end, where no other place may know of the loss.
+            // Most of the lengths are near the end, where only this log may show the loss.
             let copy = cut(&directory, 0, length - (length >> part));
             let output = check(&copy, "");
             if output.status.success() {
@@ -195,13 +196,13 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
         }
         fs::remove_dir_all(&directory).expect("removed");
     }
-    // With two nodes, the cut log may be younger than the witness: on a busy machine the other node
-    // may do all the work until then.
+    // With two nodes the cut may remove only records younger than the witness: on a busy machine
+    // the other node may do all the earlier work. So only runs with one node must give an error.
     assert!(noticed[0] > 0, "{noticed:?} noticed");
 }
 
-/// Runs a check on a directory that cannot be written: by a read-only mount if this process may
-/// mount, else by permissions. `None` if neither works.
+/// Runs a check on a directory that cannot be written. The directory is a read-only mount if this
+/// process may mount, else its permissions forbid writing. `None` if neither works.
 fn check_read_only(directory: &Path) -> Option<Output> {
     let program = env!("CARGO_BIN_EXE_tpcc");
     let at = directory.display();

@@ -1,5 +1,5 @@
-//! Warehouses dealt out to compute nodes, with two-phase commit between them: every scheme, on
-//! threads and in virtual time, with logs, and with kills.
+//! Runs with partitions: each compute node owns warehouses, and nodes commit together by two-phase
+//! commit. Every scheme runs, on threads and in virtual time, with logs, and with kills.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ fn counted(document: &Value, name: &str) -> u64 {
     document["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}"))
 }
 
-/// Runs with a history, which has to be serializable.
+/// Runs with a history, which must be serializable.
 fn recorded(flags: &str) -> Value {
     let history = temporary("history");
     let flags = format!("{SMALL} --partitioned {flags} --record {}", history.display());
@@ -25,7 +25,7 @@ fn every_scheme(more: &str) {
         for nodes in [1, 2, 4] {
             let flags = format!("-w 4 --cc {cc} --compute-nodes {nodes} --operations 400 {more}");
             let document = recorded(&flags);
-            // Payments by customers of other warehouses, and some lines.
+            // Distributed are payments by customers of other warehouses, and some order lines.
             let distributed = counted(&document, "partitions_distributed");
             assert_eq!(distributed > 5, nodes > 1, "{flags}: {distributed}");
             assert!(counted(&document, "partitions_local") > 100, "{flags}");
@@ -81,7 +81,7 @@ fn as_many_orders_are_of_several_nodes_as_requested() {
             (least..=most).contains(&(distributed + if ratio == 100 { rolled_back } else { 0 })),
             "{ratio} %: {distributed} and {rolled_back}"
         );
-        // Each transaction has one other node, and both nodes have logs.
+        // Each distributed transaction has one other node, and both nodes have logs.
         assert_eq!(counted(&document, "partitions_decided"), distributed);
         assert!(counted(&document, "partitions_prepared") >= distributed);
         assert_eq!(counted(&document, "partitions_repeated"), 0, "nothing is lost");
@@ -125,8 +125,9 @@ fn a_database_is_partitioned_or_shared_from_run_to_run_and_each_finds_what_was_t
     std::fs::remove_dir_all(&directory).expect("removed");
 }
 
-/// Kills runs in the middle of distributed commits. Of each order or payment, all parts exist or
-/// none. The conditions on stocks and customers show that, because these rows are on another node.
+/// Kills runs in the middle of distributed commits. Of each order or payment, all parts must exist
+/// or none. The conditions on stocks and customers show that, because these rows are on another
+/// node.
 fn killed(count: u64) {
     let directory = prepared("-w 4");
     let acknowledged = kills(&directory, count, |round| {
@@ -136,7 +137,7 @@ fn killed(count: u64) {
             0 => "--distribution-ratio 100 --weight neworder",
             1 => "--distribution-ratio 50",
             2 => "--weight 50,50,0,0,0",
-            // A run on shared memory continues with the database of the partitions.
+            // A run without partitions continues with the database of the partitions.
             _ => return format!("--compute-nodes {nodes} --threads 1 --cc {cc} --inflight 4"),
         };
         format!("--partitioned --compute-nodes {nodes} --threads 1 --inflight 4 --cc {cc} {work}")

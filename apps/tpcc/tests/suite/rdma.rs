@@ -1,6 +1,6 @@
 //! The program as the compute nodes of a cluster of processes on RDMA devices, each node on its own
-//! device. Skipped without devices. `scripts/test-ibv.sh` runs it on Soft-RoCE in a virtual
-//! machine, which is slow, so the runs are short.
+//! device. The test is skipped without devices. `scripts/test-ibv.sh` runs it on Soft-RoCE in a
+//! virtual machine. The machine is slow, so the runs are short.
 
 use std::time::Duration;
 

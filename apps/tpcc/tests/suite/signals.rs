@@ -28,7 +28,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
     assert_eq!(checks.len(), CHECKS);
     assert!(checks.values().all(|check| check == "ok"), "{}", ended.err);
     let measured = document["latency_us"]["NEW_ORDER"]["count"].as_u64().expect("a count");
-    // One in a hundred is rolled back, as intended.
+    // One order in a hundred is rolled back, as the standard requires.
     assert!(orders(&at) >= before + measured * 9 / 10 && measured > 0);
     std::fs::remove_dir_all(&directory).expect("removed");
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Small enough that a cluster starts at once.
+/// Flags for a cluster that starts within moments.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --operations 2000 --threads 1";
 
 fn ycsb(arguments: &str) -> Output {
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs, demands success, and returns standard output.
+/// Runs the program, demands success, and returns standard output.
 fn good(arguments: &str) -> String {
     let output = ycsb(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -39,7 +39,7 @@ fn help_describes_the_commands() {
     assert!(ycsb("--version").status.success());
 }
 
-/// Flags that a help shows, `--help` and `--version` among them.
+/// The number of flags that a help text shows, with `--help` and `--version`.
 fn flags(help: &str) -> usize {
     let is_flag = |line: &&str| {
         let text = line.trim_start();
@@ -115,7 +115,8 @@ fn the_document_is_complete_and_alone_on_standard_output() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_document_says_what_each_worker_had_of_the_cores() {
-    // The system counts a running thread's time at its ticks, so the run takes many ticks.
+    // The system counts the CPU time of a running thread at clock ticks, so the run takes many
+    // ticks.
     let flags = "--compute-nodes 2 --threads 2 --operations 100000 --json -";
     let out = good(&format!("{SMALL} {flags}"));
     let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
@@ -128,7 +129,7 @@ fn the_document_says_what_each_worker_had_of_the_cores() {
     assert_eq!(indexes, expected, "{conditions}");
     for worker in workers {
         let part = |name: &str| worker[name].as_f64().expect("a number");
-        // The reading of the clock and of the thread's counters are not at the same moment.
+        // The clock and the counters of the thread are not read at the same moment.
         let most = 1.1 * part("elapsed_s") + 0.1;
         assert!(0.0 < part("cpu_s") && part("cpu_s") <= most, "{worker}");
         assert!((0.0..=most).contains(&part("run_delay_s")), "{worker}");

@@ -1,9 +1,9 @@
-//! The sources of the program's flags, and its logs.
+//! Where the program takes its flags from, and its logs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Small enough to end at once.
+/// Settings for a run that ends within moments.
 const SMALL: &str = "cache-mb = 8\noperations = 1000\nthreads = 1\n";
 
 struct Directory(PathBuf);
@@ -122,7 +122,7 @@ fn what_is_wrong_is_one_line_that_says_where_it_stands() {
         assert_eq!((output.status.code(), err.lines().count()), (Some(2), 1), "{err}");
         assert!(err.contains(told), "{err}");
     }
-    // An error that only the program finds names the flag, and then the source.
+    // An error that only the program can find names the flag, and then where the flag came from.
     let output = ycsb(&file, &[("LATCHWORK_GCL_SIZE", "1024")], "");
     let err = text(&output.stderr);
     assert!(

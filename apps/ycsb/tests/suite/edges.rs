@@ -1,4 +1,5 @@
-//! Files and terminals of real users: links, devices, FIFOs, byte order marks, eighty columns.
+//! Files and terminals of real users: links, devices, FIFOs, byte order marks, terminals of eighty
+//! columns.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 const SMALL: &str = "--cache-mb 4 -p recordcount=500 --operations 500 --threads 1";
 
-/// How long a program may take on a busy machine.
+/// The longest time that a program may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
@@ -29,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Runs, demands success, and returns standard output and standard error.
+/// Runs the program, demands success, and returns standard output and standard error.
 fn good(directory: &TempDir, arguments: &str) -> (String, String) {
     let output = ycsb(directory, arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -75,7 +76,8 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
             .into();
         assert_eq!(old, new, "{arguments}");
     }
-    // A table for scripts and the document in one file: the document would replace the table.
+    // The lines for scripts and the document go to one file here. The document would replace the
+    // lines.
     let both = directory.path().join("both");
     let file = fs::File::create(&both).expect("room");
     let output = command(&directory, &format!("{SMALL} --json both")).stdout(file).output();
@@ -107,7 +109,7 @@ fn an_output_on_a_full_device_loses_no_other_output() {
     assert!(directory.path().join("j.json").exists());
 }
 
-/// Bug: help that could not be written was a success.
+/// Bug: the status was success although the help text could not be written.
 #[test]
 fn help_on_a_full_device_is_an_error() {
     let directory = TempDir::new().expect("a directory");
@@ -127,7 +129,7 @@ fn proportions_that_do_not_add_up_to_a_number_are_reported_as_that() {
     assert!(err.contains("are too large to add up") && !err.contains("all 0"), "{err}");
 }
 
-/// Runs an impossible command line, and returns its one line of error.
+/// Runs an impossible command line, and returns the single line of the error.
 fn refused(directory: &TempDir, arguments: &str) -> String {
     let output = ycsb(directory, arguments);
     let err = text(&output.stderr);
@@ -183,10 +185,10 @@ fn a_document_goes_into_a_device_or_a_fifo_and_what_was_there_stays() {
     let fifo = made(&directory, "mkfifo fifo").expect("a FIFO");
     let told = refused(&directory, &format!("{SMALL} --json fifo"));
     assert!(told.contains("--json fifo: it is a FIFO, and no process has it open for"), "{told}");
-    // A FIFO that is open for both is a reader that waits for no writer.
+    // The test opens the FIFO for reading and writing, so that the open waits for no writer.
     let mut reader = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     good(&directory, &format!("{SMALL} --json fifo"));
-    // The whole text is in the FIFO, which has room for more.
+    // The FIFO is large enough for the whole text.
     let mut got = vec![0; 1 << 16];
     let length = reader.read(&mut got).expect("it was written");
     let got = text(&got[..length]);
@@ -287,7 +289,7 @@ fn scripts_have_their_lines_and_people_lines_that_fit() {
     }
 }
 
-/// Waits until the program has printed this, and returns the rest of its output.
+/// Waits until the program has printed these words, and returns the rest of its output.
 fn hear(running: &mut std::process::Child, words: &str) -> BufReader<ChildStderr> {
     let mut err = BufReader::new(running.stderr.take().expect("piped"));
     let mut line = String::new();
@@ -304,13 +306,13 @@ fn hear(running: &mut std::process::Child, words: &str) -> BufReader<ChildStderr
 fn a_wait_for_the_other_end_of_a_fifo_says_so_and_ends_on_a_signal() {
     let directory = directory();
     let fifo = made(&directory, "mkfifo fifo").expect("a FIFO");
-    // A peer that has the FIFO open for both, and does nothing.
+    // A peer that has opened the FIFO for reading and writing, and does nothing.
     let peer = fs::File::options().read(true).write(true).open(&fifo).expect("a FIFO");
     for (arguments, other_end, status) in
         [("-P fifo".to_owned(), "writer", 143), (format!("{SMALL} --json fifo"), "reader", 1)]
     {
         if other_end == "reader" {
-            // As much as the FIFO holds: a further write blocks until a read.
+            // This fills the FIFO, so that a further write blocks until a read.
             let mut full = Command::new("dd");
             full.args(["if=/dev/zero", "of=fifo", "bs=4096", "oflag=nonblock", "conv=notrunc"]);
             full.current_dir(&directory).output().expect("coreutils");

@@ -1,5 +1,5 @@
-//! The program as the compute nodes of a cluster of processes: one run, and one process prints its
-//! results.
+//! The program as the compute nodes of a cluster of processes. The processes do one run, and one of
+//! them prints its results.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const SMALL: &str = "-p recordcount=8000 --operations 1500 --threads 1 --cache-m
 
 #[test]
 fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
-    // Eight chunks are too few for all runs together, but each run's memory is released after it.
+    // The pool is too small for all runs together, but each run releases its memory at its end.
     let memory = Memory::start(2, 40 << 20);
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL}");
@@ -20,7 +20,7 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
-        // All processes have one clock, so one order must explain all their observations.
+        // All processes have one clock, so the check needs one order for all their observations.
         assert!(checks.contains_key("linearizability"), "{workload}: {checks:?}");
         let nodes = document["nodes"].as_array().expect("nodes");
         assert_eq!(nodes.len(), 5, "{workload}: three compute nodes, and two of memory");
@@ -56,8 +56,8 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
 #[test]
 fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
     let memory = Memory::start(2, 64 << 20);
-    // The process that prints the results, and another one; with a warm-up that ends for all when
-    // the last process is warm.
+    // The signal goes to the process that prints the results, or to another one. In the second case
+    // the warm-up ends for all when the last process is warm.
     for (process, flags) in [(0, "--warmup 0.1"), (2, "--warmup auto -w c")] {
         let flags = format!("run -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
         let mut program = memory.start_program(YCSB, 3, &flags);
@@ -127,7 +127,7 @@ fn processes_with_other_flags_are_found_at_the_start() {
             assert_eq!(process.status, Some(2), "{}", process.err);
             let [line] = process.said()[..] else { panic!("one line: {}", process.err) };
             assert!(line.ends_with("start all processes of a run with the same flags"), "{line}");
-            // The process that joined first is C1.
+            // The process that joined first may have been the one with the other flags.
             swapped += usize::from(!line.contains(told));
         }
         assert!(swapped == 0 || swapped == 3, "all say the same");

@@ -1,5 +1,5 @@
-//! Every workload under both protocols on one, two and four compute nodes, with successful checks;
-//! and the difficult shapes of records and caches.
+//! Every workload under both protocols on one, two and four compute nodes, with successful checks.
+//! Also unusual sizes of records and caches.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! The program as the compute nodes of a cluster of processes on RDMA devices, each node on its own
-//! device. Skipped without devices. `scripts/test-ibv.sh` runs it on Soft-RoCE in a virtual
-//! machine, which is slow, so the runs are short.
+//! device. The test is skipped without devices. `scripts/test-ibv.sh` runs it on Soft-RoCE in a
+//! virtual machine. The machine is slow, so the runs are short.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
 const LIMIT: Duration = Duration::from_secs(240);
 const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --set deadline=60s";
 
-/// One cluster at a time: each has five processes.
+/// Only one cluster runs at a time, because each has five processes.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use child::{Ended, Running};
 
-/// Small enough to load at once, and long enough that only a signal ends it.
+/// Flags for a table that is loaded at once, and a run so long that only a signal ends it.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --threads 1 --time 600";
 
 fn ycsb(arguments: &str) -> Running {
@@ -74,23 +74,24 @@ fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
         assert_eq!(last(&ended.err), line, "{arguments}: {}", ended.err);
         let own = ended.err.lines().filter(|line| line.starts_with("ycsb: ended"));
         assert_eq!(own.count(), 1, "{}", ended.err);
-        // Bug: in the warm-up a line promised a result, and the last line said that there was none.
+        // Bug: in the warm-up a line promised a result, and the last line said that there was no
+        // result.
         assert!(!ended.err.contains("the run ends here"), "{}", ended.err);
     }
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    // Bulk loading sorts all keys first, without a check for signals.
+    // Bulk loading first sorts all keys, and checks for no signal meanwhile.
     let mut running = ycsb("-p recordcount=4000000 --cache-mb 8");
     running.follow(|line| line.starts_with("ycsb run: "));
-    // Two signals of one kind: of two pending kinds, either may be handled first.
+    // Both signals are of one kind, because of two pending kinds either may be handled first.
     running.signal("TERM");
     running.until_delivered();
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.status, Some(143), "{}", ended.err);
-    // A program that ends in order prints this line, also if the order took all its time.
+    // A program that ends in order prints this line.
     assert!(!last(&ended.err).starts_with("ycsb: ended"), "{}", ended.err);
     assert!(ended.out.is_empty());
 }

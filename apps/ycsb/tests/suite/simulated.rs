@@ -1,5 +1,5 @@
-//! The same program in virtual time: the same workloads and checks, virtual figures, and a result
-//! that follows from the command line.
+//! The same program in virtual time: the same workloads and checks. Figures are virtual, and the
+//! result follows from the command line alone.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,7 @@ fn times_and_rates_are_virtual() {
     let elapsed = slow["elapsed_s"].as_f64().expect("seconds");
     assert!((0.0499..0.051).contains(&elapsed), "{elapsed}");
     let mean = |document: &Value| document["latency_us"]["READ"]["mean"].as_f64().expect("a mean");
-    // A miss is a round trip of its network. This machine's speed does not change that.
+    // A miss takes a round trip of the simulated network, whatever the speed of this machine.
     let fast = run(&arguments.replace("ethernet10g", "connectx5")).document;
     assert!(mean(&slow) > 40.0 && mean(&fast) < 10.0, "{} {}", mean(&slow), mean(&fast));
 }
@@ -107,7 +107,7 @@ fn a_baseline_without_a_cache_pays_for_every_level_of_the_tree() {
     let levels: f64 = levels.and_then(|levels| levels.parse().ok()).expect("levels of the tree");
     assert!(levels >= 3.0);
     assert!(per_operation(&selcc, "cache_misses") < 0.2);
-    // Each with a READ, and one operation on the word before it and one after it.
+    // Each level costs one READ, with an operation on the word before it and another one after it.
     let close = |counter, expected: f64| (per_operation(&sel, counter) - expected).abs() < 0.1;
     assert!(close("verbs_read", levels), "{levels} {}", per_operation(&sel, "verbs_read"));
     assert!(close("verbs_faa", 2.0 * levels), "{levels} {}", per_operation(&sel, "verbs_faa"));
@@ -131,7 +131,7 @@ fn a_warm_up_until_steady_ends_when_caches_are_full() {
 }
 
 /// Bug: the throughput of YCSB A in the simulator fell from 1 to 8 compute nodes, and the result
-/// did not say why: all of them had one memory node. Fix: there are as many memory nodes as compute
+/// did not say why: all nodes had one memory node. Fix: there are as many memory nodes as compute
 /// nodes, and each result names its limit.
 #[test]
 fn a_scaling_curve_rises_and_each_result_names_its_limit() {

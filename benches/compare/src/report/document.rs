@@ -9,13 +9,8 @@ use crate::results::Results;
 
 /// All measurements, as JSON.
 pub(crate) fn document(args: &Args, results: &Results) -> String {
-    let targets: Vec<Value> = targets::targets(results)
-        .into_iter()
-        .map(|target| {
-            let end = if target.met { "met" } else { "missed" };
-            json!({"target": target.what, "wanted": target.wanted, "got": target.got, "end": end})
-        })
-        .collect();
+    let targets = targets::targets(results);
+    let targets: Vec<Value> = targets.iter().map(targets::Target::document).collect();
     let document = json!({
         "schema": 1,
         "app": "compare",

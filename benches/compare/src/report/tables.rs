@@ -6,34 +6,54 @@ use std::path::Path;
 
 use crate::args::{Args, Structure, Workload};
 use crate::error::Failure;
+use crate::machine::Machine;
 use crate::report::names::{is_ordered, name};
 use crate::results::{Cell, Results, What};
 
-/// The line above the tables in a page.
-pub(crate) const BEGIN: &str = "<!-- measured: begin -->";
-/// The line below them.
-pub(crate) const END: &str = "<!-- measured: end -->";
+/// The lines around tables in a page.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks {
+    pub(crate) begin: &'static str,
+    pub(crate) end: &'static str,
+}
 
-/// Puts `tables` between the two mark lines of `page`.
-pub(crate) fn fill(path: &Path, page: &str, tables: &str) -> Result<String, Failure> {
-    let no_place = || Failure::NoMarkers { path: path.to_owned(), begin: BEGIN, end: END };
-    let (above, rest) = page.split_once(BEGIN).ok_or_else(no_place)?;
-    let (_, below) = rest.split_once(END).ok_or_else(no_place)?;
-    Ok(format!("{above}{BEGIN}\n\n{}\n\n{END}{below}", tables.trim()))
+/// The place of these tables.
+pub(crate) const MARKS: Marks =
+    Marks { begin: "<!-- measured: begin -->", end: "<!-- measured: end -->" };
+
+impl Marks {
+    /// Puts `tables` between the two mark lines of `page`.
+    pub(crate) fn fill(&self, path: &Path, page: &str, tables: &str) -> Result<String, Failure> {
+        let Marks { begin, end } = *self;
+        let no_place = || Failure::NoMarkers { path: path.to_owned(), begin, end };
+        let (above, rest) = page.split_once(begin).ok_or_else(no_place)?;
+        let (_, below) = rest.split_once(end).ok_or_else(no_place)?;
+        Ok(format!("{above}{begin}\n\n{}\n\n{end}{below}", tables.trim()))
+    }
+
+    /// A page that has nothing but `tables`.
+    pub(crate) fn page(&self, tables: &str) -> String {
+        format!("{}\n{tables}\n{}\n", self.begin, self.end)
+    }
 }
 
 /// The compared crates, with the versions that were built.
 pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
+    let rivals =
+        ["ferntree", "scc", "congee", "bplustree", "crossbeam-skiplist", "dashmap", "papaya"];
+    versions_of(&rivals)
+}
+
+/// The versions of crates that were built.
+pub(crate) fn versions_of(crates: &[&str]) -> BTreeMap<&'static str, &'static str> {
     let packages = include_str!("../../Cargo.lock").split("[[package]]");
     let field = |package: &'static str, field: &str| {
         let line = package.lines().find(|line| line.starts_with(field))?;
         line.split('"').nth(1)
     };
-    let rivals =
-        ["ferntree", "scc", "congee", "bplustree", "crossbeam-skiplist", "dashmap", "papaya"];
     packages
         .filter_map(|package| Some((field(package, "name")?, field(package, "version")?)))
-        .filter(|(name, _)| rivals.contains(name))
+        .filter(|(name, _)| crates.contains(name))
         .collect()
 }
 
@@ -77,8 +97,15 @@ fn head(args: &Args, results: &Results) -> String {
         args.keys,
         args.load_repeats(),
     );
+    text += &conditions(machine, &versions());
+    text
+}
+
+/// The machine and the crates.
+pub(crate) fn conditions(machine: &Machine, versions: &BTreeMap<&str, &str>) -> String {
     let versions: Vec<String> =
-        versions().iter().map(|(name, version)| format!("{name} {version}")).collect();
+        versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let mut text = String::new();
     let _ = writeln!(text, "\n| | |\n| --- | --- |");
     let _ = writeln!(text, "| processor | {}, {} cores |", machine.processor, machine.cores);
     let _ = writeln!(text, "| memory | {} MiB |", machine.memory_mib);
@@ -195,17 +222,19 @@ mod tests {
 
     #[test]
     fn tables_replace_what_stood_between_the_markers_and_nothing_else() {
-        let page = format!("above\n{BEGIN}\nold\n{END}\nbelow\n");
-        let filled = fill(Path::new("page.md"), &page, "| new |\n").unwrap();
-        assert_eq!(filled, format!("above\n{BEGIN}\n\n| new |\n\n{END}\nbelow\n"));
-        assert_eq!(fill(Path::new("page.md"), &filled, "| new |\n").unwrap(), filled);
+        let Marks { begin, end } = MARKS;
+        let page = format!("above\n{begin}\nold\n{end}\nbelow\n");
+        let filled = MARKS.fill(Path::new("page.md"), &page, "| new |\n").unwrap();
+        assert_eq!(filled, format!("above\n{begin}\n\n| new |\n\n{end}\nbelow\n"));
+        assert_eq!(MARKS.fill(Path::new("page.md"), &filled, "| new |\n").unwrap(), filled);
     }
 
     #[test]
     fn a_page_without_a_place_is_refused() {
-        for page in ["", BEGIN, END, &format!("{END}\n{BEGIN}")] {
-            let refused = fill(Path::new("page.md"), page, "x").unwrap_err().to_string();
-            assert!(refused.contains("page.md") && refused.contains(BEGIN), "{refused}");
+        let Marks { begin, end } = MARKS;
+        for page in ["", begin, end, &format!("{end}\n{begin}")] {
+            let refused = MARKS.fill(Path::new("page.md"), page, "x").unwrap_err().to_string();
+            assert!(refused.contains("page.md") && refused.contains(begin), "{refused}");
         }
     }
 

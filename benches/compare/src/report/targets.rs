@@ -1,5 +1,7 @@
 //! The targets of our tree relative to the other structures, in the same run.
 
+use serde_json::{Value, json};
+
 use crate::args::{Structure, Workload};
 use crate::report::names::name;
 use crate::results::{Results, What};
@@ -12,13 +14,26 @@ pub(crate) struct Target {
     pub(crate) met: bool,
 }
 
-/// The lines `target, wanted, got, met|missed`.
+impl Target {
+    fn end(&self) -> &'static str {
+        if self.met { "met" } else { "missed" }
+    }
+
+    /// The line `target, wanted, got, met|missed`.
+    pub(crate) fn line(&self) -> String {
+        let Target { what, wanted, got, .. } = self;
+        format!("{what}, {wanted}, {got:.2}, {}", self.end())
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        let Target { what, wanted, got, .. } = self;
+        json!({"target": what, "wanted": wanted, "got": got, "end": self.end()})
+    }
+}
+
+/// The lines of all targets.
 pub(crate) fn lines(results: &Results) -> Vec<String> {
-    let line = |target: Target| {
-        let Target { what, wanted, got, met } = target;
-        format!("{what}, {wanted}, {got:.2}, {}", if met { "met" } else { "missed" })
-    };
-    targets(results).into_iter().map(line).collect()
+    targets(results).iter().map(Target::line).collect()
 }
 
 /// The targets with a measurement. Targets of a single operation are ratios of throughput.

@@ -9,7 +9,7 @@ pub(crate) const STDOUT: u32 = 1;
 /// The descriptor number of standard error.
 pub(crate) const STDERR: u32 = 2;
 
-/// The most symbolic links that are followed, as in the kernel.
+/// The largest number of symbolic links that the search follows, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// The descriptor to which a path leads.
@@ -21,8 +21,9 @@ pub(crate) struct Descriptor {
 
 /// The descriptor to which `path` leads, directly or through symbolic links.
 ///
-/// The links in `/proc/PID/fd` are not ordinary links. The content of such a link may be no path at
-/// all (`pipe:[123]`). Replacing the named file would disconnect the descriptor from the file.
+/// The links in `/proc/PID/fd` are not ordinary links, so the search ends at such a link. Its
+/// content may be no path at all (`pipe:[123]`). And replacing the file that it names would
+/// disconnect the descriptor from the file.
 pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -39,8 +40,8 @@ pub(crate) fn descriptor(path: &Path) -> Option<Descriptor> {
     None
 }
 
-/// The process to which the descriptors in this directory belong. The directory is `/proc/PID/fd`,
-/// or the same directory of a thread.
+/// The id of the process to which the descriptors in this directory belong. `None` unless the
+/// directory is `/proc/PID/fd`, or the same directory of a thread.
 fn of_process(directory: &Path) -> Option<i32> {
     let parts: Vec<_> = directory.components().collect();
     let (Some(Component::RootDir), Some(Component::Normal(proc))) = (parts.first(), parts.get(1))
@@ -55,7 +56,7 @@ fn of_process(directory: &Path) -> Option<i32> {
     parts[2].as_os_str().to_str()?.parse().ok()
 }
 
-/// The directory of a path.
+/// The directory part of a path; `.` for a file name alone.
 pub(crate) fn directory_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),

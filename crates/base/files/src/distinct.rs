@@ -1,4 +1,4 @@
-//! [`distinct`]: finds files that one command line names twice, before the work begins.
+//! [`distinct`]: finds a file that one command line names twice, before the work begins.
 
 use std::borrow::Cow;
 use std::fs;
@@ -33,7 +33,8 @@ impl Named {
     }
 }
 
-/// Two names are one file, and at least one of them is an output. The error text is one line.
+/// The error that two names are one file, and at least one of them is an output. The error text is
+/// one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{first} and {second} are one file, and one of them would destroy the other; name two files"
@@ -50,12 +51,13 @@ enum Identity {
     Own(u32),
     /// A regular file: device and inode.
     File(u64, u64),
-    /// A file that does not exist yet: its directory without links, and its name.
+    /// A file that does not exist yet: the canonical path of its directory, and its name.
     New(PathBuf, std::ffi::OsString),
 }
 
-/// Checks that no output is also an input or another output, also under different names. Checks
-/// also that no output is the regular file behind standard output or standard error.
+/// Checks that no output is the same file as an input or as another output, also under different
+/// names. Checks also that no output is the regular file to which standard output or standard error
+/// leads.
 ///
 /// Several inputs may be one file. Devices and FIFOs may be named twice, because they keep no
 /// content that a second writer destroys. Standard output may be named once.
@@ -88,8 +90,8 @@ pub fn distinct(named: &[Named]) -> Result<(), SameFile> {
     Ok(())
 }
 
-/// The identity of a file. `None` if two names may share the file, or if the path is in error
-/// anyway.
+/// The identity of a file. `None` if the file may be named twice, or if a later open reports an
+/// error anyway.
 fn identity(named: &Named) -> Option<Identity> {
     let path = named.path.as_path();
     if named.is_written && path == Path::new("-") {
@@ -111,7 +113,7 @@ fn identity(named: &Named) -> Option<Identity> {
     }
 }
 
-/// The regular file to which an open stream leads.
+/// The regular file to which an open stream leads; `None` if it leads to another kind of file.
 fn behind(stream: impl AsFd) -> Option<Identity> {
     let file = fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
     let info = file.metadata().ok()?;

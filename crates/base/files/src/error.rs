@@ -1,9 +1,9 @@
-//! [`OutputError`]: the reason why an output cannot be written.
+//! [`OutputError`]: why an output cannot be written.
 
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why an output cannot be written. The error text is one line that follows the name of
+/// Why an output cannot be written. The error text is one line, to be printed behind the name of
 /// the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub enum OutputError {
     /// The output is a socket in the file system.
     #[error("it is a socket; name a file or a FIFO")]
     Socket,
-    /// The reader of a FIFO has closed it.
+    /// The reader of a FIFO closed the FIFO before the end of the output.
     #[error("its reader has closed it before all was written")]
     Closed,
 }

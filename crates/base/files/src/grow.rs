@@ -12,8 +12,8 @@ use crate::error::OutputError;
 use crate::place::{Place, look};
 use crate::stream::Stream;
 
-/// Opens an output that grows while the program runs. A regular file is emptied, and written in
-/// place.
+/// Opens an output that grows while the program runs. A regular file is emptied and written in
+/// place; a missing file is created.
 ///
 /// # Errors
 /// As [`Output::open`](crate::Output::open).
@@ -28,13 +28,14 @@ pub fn grow(path: &Path) -> Result<Stream, OutputError> {
     }
 }
 
-/// Creates or empties a file of the program's own, which grows while other processes read it.
+/// Creates or empties a regular file that only this program writes. The file may grow while other
+/// processes read it.
 ///
 /// # Errors
 /// When the system refuses, and when the path is not a regular file.
 pub fn scratch(path: &Path) -> io::Result<File> {
-    // Do not wait for a FIFO at this path. Do not follow a link: in a directory that all users may
-    // write, the link may belong to another user.
+    // The open must not wait for a FIFO at this path. The open must not follow a link either,
+    // because in a directory that all users may write, the link may belong to another user.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).custom_flags(flags.bits() as i32).open(path)?;

@@ -1,4 +1,4 @@
-//! Inputs: opened without waiting, with a bounded size.
+//! [`Input`]: an input file that opens without waiting and has a bounded size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub struct InputKind {
     pub bytes_max: u64,
 }
 
-/// The reason why an input cannot be used. The error text is one line that follows the name of the
+/// Why an input cannot be used. The error text is one line, to be printed behind the name of the
 /// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -74,7 +74,7 @@ impl Input {
     ///
     /// # Errors
     /// When the file cannot be opened, when it is a directory or a socket, and when its known size
-    /// is too large. A FIFO without a writer opens, and reading it is the error
+    /// is too large. A FIFO without a writer opens without an error; reading it gives
     /// [`InputError::NoWriter`].
     pub fn open(path: &Path, kind: InputKind) -> Result<Input, InputError> {
         // Only FIFOs and some devices make an open wait.
@@ -109,8 +109,8 @@ impl Input {
         }
     }
 
-    /// Whether a FIFO at its end never had a writer. A wait for a writer could then last without
-    /// end.
+    /// Whether the input is a FIFO that has never had a writer. The end of such a FIFO is not the
+    /// end of an input, and a wait for a writer may last without end.
     fn never_had_writer(&self) -> bool {
         self.is_fifo && self.bytes == 0 && {
             // The system reports a hang-up only if the FIFO had a writer after it was opened here.
@@ -123,7 +123,7 @@ impl Input {
 }
 
 impl InputError {
-    /// The error with which reading an [`Input`] ended.
+    /// Converts the error with which reading an [`Input`] ended.
     pub fn from_read(error: io::Error) -> InputError {
         if error.get_ref().is_some_and(|inner| inner.is::<InputError>()) {
             let inner = error.into_inner().expect("it was just there");
@@ -145,7 +145,8 @@ impl From<InputError> for io::Error {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // One byte more than allowed, to distinguish the end from a file that is too large.
+            // The read may take one byte more than allowed, to distinguish the end of the file from
+            // a file that is too large.
             let most = self.left.saturating_add(1).min(buffer.len() as u64) as usize;
             match self.file.read(&mut buffer[..most]) {
                 Ok(count) if count as u64 > self.left => {
@@ -168,7 +169,7 @@ impl Read for Input {
     }
 }
 
-/// All bytes of a file.
+/// Reads all bytes of a file.
 ///
 /// # Errors
 /// As [`Input::open`] and [`Input::read_all`].
@@ -176,7 +177,7 @@ pub fn read(path: &Path, kind: InputKind) -> Result<Vec<u8>, InputError> {
     Input::open(path, kind)?.read_all()
 }
 
-/// The text of a file, without a byte-order mark.
+/// Reads a file as UTF-8 text, without its byte-order mark.
 ///
 /// # Errors
 /// As [`read`] and [`text`].
@@ -184,7 +185,7 @@ pub fn read_text(path: &Path, kind: InputKind) -> Result<String, InputError> {
     text(read(path, kind)?)
 }
 
-/// Bytes as text, without a byte-order mark.
+/// Converts bytes to UTF-8 text, without their byte-order mark.
 ///
 /// # Errors
 /// When the bytes begin with the mark of UTF-16, or are not UTF-8.
@@ -201,10 +202,10 @@ pub fn text(mut bytes: Vec<u8>) -> Result<String, InputError> {
     })
 }
 
-/// The mark that editors put before UTF-8 text.
+/// The byte-order mark that some editors put before UTF-8 text.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Bytes without a byte-order mark, for formats that are only partly text.
+/// The bytes without their byte-order mark, for formats that are only partly text.
 pub fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(MARK).unwrap_or(bytes)
 }

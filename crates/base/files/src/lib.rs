@@ -9,7 +9,8 @@
 //!                        └─ `-` or /dev/stdout        ──► standard output
 //! ```
 //!
-//! A path may be any kind of file. The behaviour depends on the kind, not on the name.
+//! A path may lead to any kind of file. The behaviour depends on the kind of the file, not on its
+//! name.
 //!
 //! | kind | as input | as output |
 //! | --- | --- | --- |
@@ -25,14 +26,16 @@
 //!
 //! - No call waits for the other end of a FIFO to be opened. Without the other end, opening is an
 //!   error.
-//! - A wait for the other end of an open FIFO prints after about one second what it waits for.
-//!   After two seconds a signal ends the wait, if the program calls [`end_waits_when`].
-//! - No input holds more bytes than its [`InputKind`] allows.
+//! - While the program waits for the other end of an open FIFO, it prints after about one second
+//!   what it waits for. After two seconds a signal can end the wait, if the program has called
+//!   [`end_waits_when`].
+//! - Reading an input gives at most the bytes that its [`InputKind`] allows, or an error.
 //! - [`distinct`] refuses a command line on which an output is the same regular file as an input or
 //!   as another output.
-//! - After a failed write of a regular file, the old content is still there. Three exceptions write
-//!   in place: a regular file in a directory that the process may not change, a file that cannot be
-//!   renamed over, such as a mount point, and a file that [`grow`] opened.
+//! - After a failed write of a regular file, the old content is still there. Three kinds of files
+//!   are exceptions and are written in place: a regular file in a directory that the process may
+//!   not change; a file that cannot be replaced by a rename, such as a mount point; a file that
+//!   [`grow`] opened.
 //!
 //! ```
 //! use latchwork_files::{InputKind, Output, read_text};

@@ -10,8 +10,9 @@ use crate::place::{Place, look};
 use crate::replace;
 use crate::stream::Stream;
 
-/// The destination of a result. FIFOs and devices are open from the beginning, so that a reader
-/// sees one writer. [`Output::write`] looks again at the path of a regular file.
+/// The destination of a result. A FIFO or a device is opened at once and stays open, so that a
+/// reader sees one writer. A regular file is opened only by [`Output::write`], which looks at its
+/// path again.
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
@@ -31,11 +32,11 @@ impl Output {
         Output { path: PathBuf::from("-"), place: Held::Stdout }
     }
 
-    /// The output at `path`; `-` is standard output. A regular file stays unchanged until
+    /// Makes the output at `path`; `-` is standard output. A regular file stays unchanged until
     /// [`write`](Output::write).
     ///
     /// # Errors
-    /// When the path cannot be written, as far as that is known before the write.
+    /// When the path cannot be written, as far as this can be found before the write.
     pub fn open(path: &Path) -> Result<Output, OutputError> {
         if path == Path::new("-") {
             return Ok(Output::stdout());
@@ -67,19 +68,20 @@ impl Output {
     }
 
     /// Writes `bytes` to the output. A regular file is written as a whole or not at all, with the
-    /// exceptions of the crate's page. Closed standard output is no error.
+    /// exceptions on the [crate's page](crate). If standard output is closed, the result is
+    /// discarded without an error.
     ///
     /// # Errors
-    /// When the system refuses the write. An older file then stays unchanged, with the same
+    /// When the system refuses the write. After an error an older file is unchanged, with the same
     /// exceptions.
     pub fn write(&self, bytes: &[u8]) -> Result<(), OutputError> {
         self.write_with(|out| out.write_all(bytes))
     }
 
-    /// Like [`write`](Output::write), with the bytes that `write` writes.
+    /// Like [`write`](Output::write), but the function `write` produces the bytes.
     ///
     /// # Errors
-    /// As [`write`](Output::write), and the error of `write` itself.
+    /// As [`write`](Output::write), and the error of the function `write`.
     pub fn write_with(
         &self,
         mut write: impl FnMut(&mut dyn Write) -> io::Result<()>,
@@ -96,11 +98,11 @@ impl Output {
         }
     }
 
-    /// Moves the finished file `from` to the output, or copies and removes the file. For results
-    /// that are written while the program runs and may be large. `from` then no longer exists.
+    /// Moves the finished file `from` to the output, or copies it and removes `from`. This is for
+    /// large results that the program writes to a file of its own while it runs.
     ///
     /// # Errors
-    /// As [`write`](Output::write). Then `from` still exists.
+    /// As [`write`](Output::write). After an error `from` still exists.
     pub fn adopt(&self, from: &Path) -> Result<(), OutputError> {
         if let Held::File = self.place
             && let Place::File(target) = look(&self.path)?
@@ -116,8 +118,8 @@ impl Output {
 
 type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Writes to standard output. A reader that closes standard output, as `head` does, has read all it
-/// needs, so this is no error.
+/// Writes to standard output. If the reader closes standard output, as `head` does, it has read all
+/// that it needs. So this is no error.
 fn to_stdout(write: Writing<'_>) -> Result<(), OutputError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| out.flush());
@@ -131,7 +133,8 @@ fn to_stdout(write: Writing<'_>) -> Result<(), OutputError> {
 fn to_stream(stream: &Stream, write: Writing<'_>) -> Result<(), OutputError> {
     let mut out = io::BufWriter::new(stream);
     let written = write(&mut out).and_then(|()| out.flush());
-    // A drop of the writer would write the buffer again, and would wait again.
+    // Without `into_parts`, the drop of the writer would write the buffer again, and would wait
+    // again.
     drop(out.into_parts());
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(OutputError::Closed),

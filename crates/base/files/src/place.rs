@@ -11,12 +11,12 @@ use crate::stream::Stream;
 /// The kind of file at a path.
 pub(crate) enum Place {
     Stdout,
-    /// The file to replace or to create: the target of the path's links.
+    /// The regular file to replace or to create. Symbolic links in the path have been followed.
     File(PathBuf),
     Stream(Stream),
 }
 
-/// The kind of file at `path`.
+/// Finds the kind of file at `path`, and opens a file that is not replaced.
 pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
     if path.as_os_str().is_empty() {
         return Err(OutputError::Directory);
@@ -41,7 +41,7 @@ pub(crate) fn look(path: &Path) -> Result<Place, OutputError> {
     Ok(Place::Stream(Stream::open(path, descriptor)?))
 }
 
-/// The kind of file to create at `path`, where no file exists.
+/// Finds the file to create at `path`, where no file exists or the access failed with `error`.
 fn missing(path: &Path, error: io::Error) -> Result<Place, OutputError> {
     if let Ok(target) = fs::read_link(path) {
         return match error.kind() {

@@ -1,4 +1,4 @@
-//! Regular files that are replaced in one step.
+//! Replaces regular files in one step, by a temporary file and a rename.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,14 +9,15 @@ use rustix::io::Errno;
 
 use crate::descriptor::directory_of;
 
-/// The most names to try for a temporary file: temporaries of killed processes may exist.
+/// The largest number of names to try for a temporary file. A name may be taken by a temporary file
+/// of a killed process.
 const NAMES_MAX: u32 = 1000;
 
-/// Writes `target` as a whole or not at all: into a temporary file in the same directory, which is
-/// then renamed to `target`. `target` is no symbolic link.
+/// Writes `target` as a whole or not at all. The function writes a temporary file in the same
+/// directory, and renames the temporary file to `target`. `target` is no symbolic link.
 ///
-/// If the process may not change the directory, or if the file cannot be renamed over, `target` is
-/// written in place. A result that is not written in one step is worth more than no result.
+/// If the process may not change the directory, or if a rename cannot replace the file, `target` is
+/// written in place. Such a result is better than no result.
 pub(crate) fn replace(
     target: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -41,7 +42,8 @@ pub(crate) fn replace(
         }
     });
     if renamed.is_err() {
-        // The temporary file is useless. The first error is the one to report.
+        // The temporary file is useless now. An error of its removal is ignored, because the first
+        // error is the one to report.
         let _ = fs::remove_file(&beside);
         return renamed;
     }
@@ -49,8 +51,8 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// Syncs the directory, because a name is durable only with its directory. Some file systems cannot
-/// sync a directory.
+/// Syncs the directory of `target`, because a new name is durable only after that. An error is
+/// ignored, because some file systems cannot sync a directory.
 fn sync_directory(target: &Path) {
     let _ = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
 }
@@ -74,8 +76,8 @@ pub(crate) fn adopt(from: &Path, target: &Path) -> io::Result<bool> {
     }
 }
 
-/// Checks whether [`replace`] can write `target`, as far as that is known before the write. Creates
-/// and removes a temporary file, and leaves `target` unchanged.
+/// Checks whether [`replace`] can write `target`, as far as this can be found before the write.
+/// Creates and removes a temporary file, and leaves `target` unchanged.
 pub(crate) fn check(target: &Path) -> io::Result<()> {
     let old = fs::metadata(target).ok();
     if old.is_some() {
@@ -89,13 +91,14 @@ pub(crate) fn check(target: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file in the target's directory. Its mode is at most that of the old file, because the
-/// content may be secret.
+/// Makes a new file in the target's directory. Its permissions are at most those of the old file,
+/// because the content may be secret.
 fn temporary(target: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let directory = directory_of(target);
     let mode = old.map_or(0o666, |old| old.permissions().mode() & 0o777);
     for number in 0..NAMES_MAX {
-        // Not derived from the target's name, which may already have the greatest possible length.
+        // The name does not contain the target's name, which may already have the greatest possible
+        // length.
         let name = format!(".latchwork-{}-{number}.partial", std::process::id());
         let beside = directory.join(name);
         match OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside) {
@@ -121,8 +124,8 @@ fn in_place(
     file.sync_all()
 }
 
-/// Copies the owner, if this process may change it, and then the mode. A change of the owner may
-/// change the mode, so the mode comes second.
+/// Copies the owner of the old file, if this process may, and afterwards the mode. A change of the
+/// owner may change the mode, so the mode comes second.
 fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
@@ -135,8 +138,8 @@ fn keep_permissions(file: &File, old: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the error is one with which a directory, a mount point, or different file systems refuse
-/// the step.
+/// Whether the error means that the directory, a mount point or a second file system does not
+/// permit the rename.
 fn is_forbidden(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     let forbidden = [Errno::ACCESS, Errno::PERM, Errno::BUSY, Errno::ROFS, Errno::XDEV];

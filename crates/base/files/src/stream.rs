@@ -15,7 +15,7 @@ use crate::descriptor::{Descriptor, STDERR};
 use crate::error::OutputError;
 use crate::wait;
 
-/// An open output that is never replaced. A write waits for the reader of a FIFO.
+/// An open output that is written and not replaced. A write to a full FIFO waits for its reader.
 #[derive(Debug)]
 pub struct Stream {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// An open file, which `path` names in messages.
+    /// Makes a stream of an open file. Messages name the file as `path`.
     pub(crate) fn of(path: &Path, file: File) -> Stream {
         Stream { path: path.to_owned(), file }
     }
@@ -31,14 +31,16 @@ impl Stream {
     /// Opens the file at `path` without waiting for a reader.
     pub(crate) fn open(path: &Path, descriptor: Option<Descriptor>) -> Result<Stream, OutputError> {
         if descriptor.is_some_and(|descriptor| descriptor.own == Some(STDERR)) {
-            // A new open of a regular file behind standard error would write from its beginning.
+            // The open descriptor is duplicated, because a new open of a regular file behind
+            // standard error would write from the file's beginning.
             let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
             return Ok(Stream { path: path.to_owned(), file });
         }
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(flags.bits() as i32);
-        // Other users of the descriptor may have written to its file too.
+        // Other writers may have written to the descriptor's file, so the file is opened for
+        // appending.
         options.append(descriptor.is_some());
         let file = options.open(path).map_err(|error| {
             let kind = std::fs::metadata(path).map(|info| info.file_type());

@@ -1,4 +1,4 @@
-//! Waits for the other end of a FIFO.
+//! Waits for the other end of an open FIFO, with a message and with an end by a signal.
 
 use std::fs::File;
 use std::io;
@@ -12,14 +12,14 @@ use rustix::io::Errno;
 const STEP_MS: u32 = 100;
 /// The number of steps after which the wait prints what it waits for: about one second.
 const STEPS_UNTIL_TOLD: u32 = 10;
-/// The number of steps before which no signal ends the wait: about two seconds, so that a slow
-/// reader still gets the result.
+/// The number of steps before which no signal ends the wait: about two seconds. So a slow reader
+/// still gets the result.
 const STEPS_UNTIL_ENDED: u32 = 20;
 
 static END: OnceLock<Box<dyn Fn() -> bool + Send + Sync>> = OnceLock::new();
 
-/// From now on, a wait for the other end of a FIFO ends with an error when `is_asked` returns true:
-/// after a signal. Only the first call has an effect.
+/// Registers `is_asked`, which returns true after a signal. From now on, a wait for the other end
+/// of a FIFO ends with an error when `is_asked` returns true. Only the first call has an effect.
 pub fn end_waits_when(is_asked: impl Fn() -> bool + Send + Sync + 'static) {
     let _ = END.set(Box::new(is_asked));
 }
@@ -37,13 +37,13 @@ pub(crate) fn until(
         let mut waiting = [PollFd::new(file, events)];
         match poll(&mut waiting, Some(&step)) {
             Ok(0) | Err(Errno::INTR) => {}
-            // If the descriptor has an error, the next call returns it too, with its cause.
+            // Ready or in error: the next read or write returns the error with its cause.
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         if steps == STEPS_UNTIL_TOLD {
             let path = path.display();
-            // Standard error may be closed. That changes nothing here.
+            // A failure is ignored, because standard error may be closed.
             let _ = io::Write::write_all(
                 &mut io::stderr(),
                 format!("{path}: waiting for its {other_end}; a signal ends the wait\n").as_bytes(),

@@ -1,6 +1,6 @@
-//! [`Activity`]: what an executor has done.
+//! [`Activity`]: counters of the work that an executor has done.
 
-/// Counters of the work that an executor has done.
+/// Counters of the work that an executor has done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Activity {
     /// Sweeps begun.
@@ -9,6 +9,7 @@ pub struct Activity {
     pub polls: u64,
     /// Times that the executor parked.
     pub parks: u64,
-    /// Tasks that started beyond the depth, because no waiting task had started for long.
+    /// Late starts: tasks that started beyond the depth, because no waiting task had started for
+    /// long.
     pub late_starts: u64,
 }

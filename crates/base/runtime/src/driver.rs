@@ -1,4 +1,4 @@
-//! [`Driver`]: the source of an executor's time, and its way to wait.
+//! [`Driver`]: gives an executor its time, and blocks its thread.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -10,19 +10,19 @@ use crate::{Notifier, Time};
 /// Time, waiting and CPU accounting of one executor: a [`RealDriver`] or a
 /// [`crate::VirtualDriver`].
 pub trait Driver: 'static {
-    /// The time now.
+    /// The current time on the worker's clock.
     fn now(&self) -> Time;
 
     /// The notifier that ends this driver's parking.
     fn notifier(&self) -> Notifier;
 
     /// Blocks the thread until a notification, until another process wakes the thread in its
-    /// [`crate::ParkingSpot`], or until `until`. The executor has announced the parking before.
-    /// Never called for a virtual worker, which returns from its event instead.
+    /// [`crate::ParkingSpot`], or until `until`. The executor announces the parking to the notifier
+    /// before this call. Not called for a virtual worker, which returns from its event instead.
     fn park(&self, until: Option<Time>);
 
-    /// Dozes: gives the core to other threads for about `time`. The executor has not announced a
-    /// parking. Never called for a virtual worker.
+    /// Dozes: gives the core to other threads for about `time`. A notification does not end the
+    /// doze, because the executor has not announced a parking. Not called for a virtual worker.
     fn doze(&self, time: Duration);
 
     /// Adds CPU time to the worker's clock.
@@ -31,7 +31,7 @@ pub trait Driver: 'static {
     }
 
     /// The time at which the worker's current work takes effect. In virtual time this is the time
-    /// of the world, and the worker's own clock may be ahead of it.
+    /// of the world, which the worker's own clock may have passed.
     fn instant(&self) -> Time {
         self.now()
     }
@@ -42,26 +42,27 @@ pub trait Driver: 'static {
     }
 }
 
-/// A clock of the process: [`Time`] in nanoseconds since [`Clock::start`] or since the start of the
-/// machine. Workers whose times are compared share one clock. A copy is the same clock.
+/// A clock of real time. [`Time`] counts nanoseconds since [`Clock::start`], or since the start of
+/// the machine. Workers whose times are compared must share one clock. A copy is the same clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
 }
 
 impl Clock {
-    /// A clock that shows [`Time::ZERO`] now.
+    /// Makes a clock that shows [`Time::ZERO`] at this moment.
     #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
     pub fn start() -> Self {
         Clock { origin: Instant::now() }
     }
 
-    /// The machine's monotonic clock, which showed [`Time::ZERO`] when the machine started. Two
-    /// processes read the same time, up to about a microsecond.
+    /// Makes a clock that shows the machine's monotonic time, which was [`Time::ZERO`] at the start
+    /// of the machine. Clocks of two processes on one machine differ by about a microsecond at
+    /// most.
     #[allow(clippy::disallowed_methods, reason = "the one place where real time comes in")]
     pub fn of_machine() -> Self {
-        // The time between the two reads is the error. The smallest error of many is a few
-        // nanoseconds.
+        // The error of one attempt is the time between its two reads. The smallest error of many
+        // attempts is a few nanoseconds.
         const LOOKS: usize = 64;
         let look = || {
             let stood = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -73,14 +74,14 @@ impl Clock {
         Clock { origin: origin.unwrap_or_else(Instant::now) }
     }
 
-    /// The time now. It never goes backwards.
+    /// The current time of the clock. The time does not go backwards.
     #[inline]
     pub fn now(&self) -> Time {
         Time::ZERO + self.origin.elapsed()
     }
 }
 
-/// Real time, and the parking of the thread that created the driver.
+/// The driver of real time. The driver parks the thread that created the driver.
 pub struct RealDriver {
     clock: Clock,
     thread: Thread,
@@ -91,12 +92,12 @@ pub struct RealDriver {
 }
 
 impl RealDriver {
-    /// A driver for the current thread with a clock of its own.
+    /// Makes a driver for the current thread, with a clock of its own.
     pub fn new() -> Self {
         RealDriver::with_clock(Clock::start())
     }
 
-    /// A driver for the current thread with a shared clock.
+    /// Makes a driver for the current thread, with a clock that other drivers may share.
     pub fn with_clock(clock: Clock) -> Self {
         let thread = current_thread();
         let notifier = Notifier::for_thread(thread.clone());
@@ -121,13 +122,14 @@ impl Driver for RealDriver {
     }
 
     fn doze(&self, time: Duration) {
-        // An old unpark token ends the doze at once. That is harmless: the next sweep is only
-        // early.
+        // An old unpark token ends the doze at once. This is harmless, because it only makes the
+        // next sweep early.
         park_timeout(&self.thread, time);
     }
 
     fn park(&self, until: Option<Time>) {
-        // Unpark tokens may be old, and parking may end without a reason: only the flag counts.
+        // An unpark token may be old, and parking may end without a reason. So only the notifier's
+        // flag decides whether the wait is over.
         while self.notifier.is_parked() {
             let left = until.map(|until| until - self.now());
             if left == Some(Duration::ZERO) {
@@ -135,7 +137,7 @@ impl Driver for RealDriver {
             }
             match (self.notifier.bed(), left) {
                 (Some(bed), left) => {
-                    if bed.sleep(&|| self.notifier.is_parked(), left) {
+                    if bed.sleep(&|| self.notifier.is_parked_in(&bed), left) {
                         self.notifier.end_parking();
                     }
                 }

@@ -1,9 +1,9 @@
-//! The ways in which a wait inside the runtime can fail.
+//! The errors of waits inside the runtime.
 
 use thiserror::Error;
 
-/// The task ended without a result: it was aborted, it panicked, or its executor was dropped before
-/// or after the spawn.
+/// The task ended without a result. The task was aborted, the task panicked, or its executor was
+/// dropped before or after the spawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the task was aborted")]
 pub struct Aborted;

@@ -1,4 +1,4 @@
-//! [`Executor`]: one worker's sweep, and the loops that repeat it on a real thread.
+//! [`Executor`]: the sweep of one worker, and the loops that repeat the sweep on a real thread.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,14 +15,15 @@ use crate::shared::{Core, Pollers};
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
 use crate::{Driver, ExecutorConfig, Handle, Notifier, RealDriver, Time};
 
-/// The most virtual time of a sweep's tasks with which the sweep still ends in the same event. The
-/// time counts from the clock after the pollers were polled. Ending the sweep early saves one event
-/// and changes no time, because pollers post at the time of the worker's clock.
+/// In virtual time, a sweep must wait for the end of its tasks' work before it flushes the pollers.
+/// If the tasks together charged at most this time since the pollers were polled, the flush comes
+/// in the same event. This saves one event. The earlier flush changes no time, because pollers post
+/// at the time of the worker's clock.
 const FLUSH_AHEAD: Duration = Duration::from_nanos(500);
 
-/// The longest doze on a contended core. Short compared with a time slice of other threads, long
-/// compared with a wake. A notification does not end the doze of [`Driver::doze`]. An arrival ends
-/// the doze of a poller that has something to sleep on.
+/// The longest doze on a contended core. The doze is short compared with a time slice of other
+/// threads, and long compared with a wake. A notification does not end [`Driver::doze`]. An arrival
+/// ends [`Poller::doze`](crate::Poller::doze), if the poller has something to sleep on.
 const NAP: Duration = Duration::from_micros(200);
 const _: () = assert!(NAP.as_micros() <= 200, "a doze ends after 200 us");
 const _: () = assert!(FLUSH_AHEAD.as_nanos() < NAP.as_nanos());
@@ -32,34 +33,34 @@ const _: () = assert!(FLUSH_AHEAD.as_nanos() < NAP.as_nanos());
 pub enum Sweep {
     /// The sweep did some work, or more work is ready.
     Progress,
-    /// The sweep found no work. The next work comes with a notification, at `next`, or from a
+    /// The sweep found no work. New work comes with a notification, at the time `next`, or from a
     /// poller that refuses to park.
     Idle {
         /// The earliest deadline: of a timer, of a poller, or of a start beyond the depth.
         next: Option<Time>,
     },
     /// The worker's virtual clock is ahead of the world. The next call, at `until`, continues this
-    /// sweep. Never occurs on the real driver.
+    /// sweep. Does not occur on the real driver.
     Busy {
         /// The time at which the world reaches the worker's clock.
         until: Time,
     },
 }
 
-/// One worker's tasks, timers and pollers, advanced by [`Executor::sweep`]. The crate's page has a
-/// picture.
+/// One worker's tasks, timers and pollers. [`Executor::sweep`] advances them. The [crate's
+/// page](crate) has a picture.
 ///
 /// Dropping the executor drops all its tasks.
 pub struct Executor<D: Driver> {
     driver: Rc<D>,
     core: Rc<Core>,
     notifier: Notifier,
-    /// Tasks that were ready when a sweep began and have not been polled yet.
+    /// Tasks that were ready at the begin of a sweep and have not been polled yet.
     ready: VecDeque<TaskId>,
-    /// The sweep that is between its poll and its flush.
+    /// The sweep that has polled the pollers and not flushed them yet, if there is one.
     sweep: Option<OpenSweep>,
-    /// The pollers that agreed to park, until [`Poller::unparked`](crate::Poller::unparked) is
-    /// called on each.
+    /// While the executor is parked: the pollers that agreed to park. At the end of the parking,
+    /// [`Poller::unparked`](crate::Poller::unparked) is called on each.
     parked: Option<Pollers>,
 }
 
@@ -72,7 +73,7 @@ struct OpenSweep {
 }
 
 impl<D: Driver> Executor<D> {
-    /// An executor without tasks and pollers.
+    /// Makes an executor without tasks and pollers.
     pub fn new(driver: D, config: ExecutorConfig) -> Self {
         let driver = Rc::new(driver);
         let core = Core::new(driver.clone(), config);
@@ -80,7 +81,7 @@ impl<D: Driver> Executor<D> {
         Executor { driver, core, notifier, ready: VecDeque::new(), sweep: None, parked: None }
     }
 
-    /// Access for tasks.
+    /// The executor's handle, through which tasks use the executor.
     pub fn handle(&self) -> Handle {
         Handle(Rc::clone(&self.core))
     }
@@ -90,14 +91,16 @@ impl<D: Driver> Executor<D> {
         &self.driver
     }
 
-    /// One pass: polls the pollers, fires due timers, polls ready tasks, and flushes the pollers.
-    /// Each ready task is polled at most once, and at most [`ExecutorConfig::sweep_tasks`] tasks
-    /// are polled. On the virtual driver a pass may take several calls ([`Sweep::Busy`]).
+    /// Executes one sweep: polls the pollers, fires due timers, polls ready tasks, and flushes the
+    /// pollers. The sweep polls each ready task at most once, and at most
+    /// [`ExecutorConfig::sweep_tasks`] tasks. On the virtual driver a sweep may take several calls
+    /// ([`Sweep::Busy`]).
     pub fn sweep(&mut self) -> Sweep {
         self.sweep_with(&mut || {})
     }
 
-    /// `root` polls the future of `block_on` after a wake of that future.
+    /// Like [`Executor::sweep`]. `root` polls the future of `block_on`, and is called after a wake
+    /// of this future.
     fn sweep_with(&mut self, root: &mut dyn FnMut()) -> Sweep {
         self.unpark();
         strict_assert!(self.parked.is_none(), "a parked executor sweeps");
@@ -106,8 +109,8 @@ impl<D: Driver> Executor<D> {
             None => self.begin_sweep(),
         };
         loop {
-            // The work of a task takes virtual time, and the next step of the sweep comes after
-            // that time.
+            // The work of a task takes virtual time. The next step of the sweep must come after
+            // this time.
             if let Some(until) = self.driver.busy_until()
                 && until > open.polled
                 && !(self.ready.is_empty() && until - open.polled <= FLUSH_AHEAD)
@@ -160,7 +163,8 @@ impl<D: Driver> Executor<D> {
         }
         progress |= self.core.mind_line(now);
         if !self.core.mailbox.is_empty() {
-            // A bounded number: other threads may fill the mailbox as fast as the loop drains it.
+            // Only the present number of ids is taken, because other threads may fill the mailbox
+            // as fast as the loop drains it.
             for _ in 0..self.core.mailbox.len() {
                 self.ready.extend(self.core.mailbox.take());
             }
@@ -178,9 +182,9 @@ impl<D: Driver> Executor<D> {
         Rc::clone(&self.core.pollers.borrow())
     }
 
-    /// Whether the pollers are settled and no task is ready, so that another sweep right now would
-    /// only serve due deadlines. Called after a sweep that made progress. `Some` holds the next
-    /// deadline.
+    /// Returns `Some` if the pollers are settled and no task is ready, so that another sweep at
+    /// once would only serve due deadlines. The value is the next deadline, if there is one. Called
+    /// after a sweep that made progress.
     pub(crate) fn next_if_settled(&self) -> Option<Option<Time>> {
         let pollers = self.pollers();
         let ready = !self.ready.is_empty() || !self.core.mailbox.is_empty();
@@ -188,10 +192,11 @@ impl<D: Driver> Executor<D> {
         settled.then(|| self.core.next_deadline(&pollers))
     }
 
-    /// Prepares to park. Returns `false`, without having parked, when a task was woken, when a
-    /// poller refuses to park, or when `done` reports another reason to end the wait.
+    /// Announces the parking, and checks for work. Returns `false` and withdraws the announcement
+    /// in three cases: a task was woken, a poller refuses to park, or `done` returns true.
     pub(crate) fn try_park(&mut self, done: &dyn Fn() -> bool) -> bool {
-        // The announcement comes before each check for work, and before the checks of the pollers.
+        // The announcement must come before all checks for work, including the checks of the
+        // pollers. Otherwise a wake between check and announcement would be lost.
         strict_assert!(self.parked.is_none(), "the executor parks twice");
         self.notifier.announce();
         if !self.core.mailbox.is_empty() || done() {
@@ -211,8 +216,8 @@ impl<D: Driver> Executor<D> {
         true
     }
 
-    /// Ends the parking, if the executor is parked. Returns `true` when a notification came since
-    /// the parking began.
+    /// Ends the parking, if the executor is parked. Returns `true` when a notification has come
+    /// since the announcement.
     pub(crate) fn unpark(&mut self) -> bool {
         let Some(pollers) = self.parked.take() else {
             return false;
@@ -224,15 +229,17 @@ impl<D: Driver> Executor<D> {
 }
 
 impl Executor<RealDriver> {
-    /// Runs until `future` is ready. Spawned tasks run meanwhile. Tasks that have not ended stay
-    /// for the next call.
+    /// Runs until `future` is ready, and runs spawned tasks at the same time. Tasks that have not
+    /// ended stay for the next call.
     ///
-    /// Without work, the thread first spins, then offers the core to other threads between sweeps,
-    /// then parks until a notification or the next deadline. On a contended core the thread parks
-    /// earlier ([`ExecutorConfig::yield_limit`]). While a poller refuses to park, the thread
-    /// continues to sweep. Pollers are served only inside this call and
-    /// [`Executor::run_until_stopped`]. So a thread that does other work for long first removes its
-    /// pollers or drops the executor.
+    /// Without work, the thread takes three steps. First it spins. After
+    /// [`ExecutorConfig::spin_sweeps`] it offers the core to other threads between sweeps. After
+    /// [`ExecutorConfig::yield_sweeps`] more it parks until a notification or the next deadline. On
+    /// a contended core the thread parks earlier ([`ExecutorConfig::yield_limit`]). While a poller
+    /// refuses to park, the thread continues to sweep.
+    ///
+    /// Pollers are served only inside this call and [`Executor::run_until_stopped`]. So a thread
+    /// that does other work for long must first remove its pollers or drop the executor.
     pub fn block_on<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let core = Rc::clone(&self.core);
@@ -258,8 +265,8 @@ impl Executor<RealDriver> {
         }
     }
 
-    /// Runs tasks and pollers until `stop` is true. The thread that sets `stop` then calls
-    /// [`Notifier::notify`].
+    /// Runs tasks and pollers until `stop` is true. The thread that sets `stop` must call
+    /// [`Notifier::notify`] afterwards.
     pub fn run_until_stopped(&mut self, stop: &AtomicBool) {
         self.drive(&mut || {}, &|| stop.load(Ordering::Acquire));
     }
@@ -273,7 +280,8 @@ impl Executor<RealDriver> {
             };
             let now = self.core.sweep_time.get();
             let mut step = idle.step(now);
-            // Before any spinning: the poller may wait for another thread that needs this core.
+            // The doze comes before any spinning, because the poller may wait for a thread that
+            // needs this core.
             if idle.is_contended(now) && self.pollers().iter().any(|poller| poller.doze(NAP)) {
                 continue;
             }

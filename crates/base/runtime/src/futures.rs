@@ -8,8 +8,8 @@ use crate::Time;
 use crate::shared::Core;
 use crate::timers::TimerKey;
 
-/// A future that is ready in every sweep that begins at a deadline or later. An earlier poll
-/// registers a timer. Dropping the future removes the timer.
+/// A future that is ready in a sweep that begins at its deadline or later. A poll before the
+/// deadline registers a timer. Dropping the future removes the timer.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     core: Rc<Core>,
@@ -60,7 +60,8 @@ impl Drop for Sleep {
     }
 }
 
-/// A future that is ready at its second poll. It wakes its task for a later sweep.
+/// A future that is ready at its second poll. The first poll wakes the task again, for a later
+/// sweep.
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Default)]
 pub struct YieldNow {
@@ -80,7 +81,9 @@ impl Future for YieldNow {
     }
 }
 
-/// A future that yields when the task has used up its budget, and is ready at once otherwise.
+/// A future that yields once when [`Handle::coop`](crate::Handle::coop) or
+/// [`Handle::catch_up`](crate::Handle::catch_up) has decided so. Otherwise the future is ready at
+/// once.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Coop(YieldNow);
 

@@ -1,4 +1,4 @@
-//! [`Handle`]: access to an executor for its tasks.
+//! [`Handle`]: the interface of an executor for its tasks.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use crate::activity::Activity;
 use crate::shared::Core;
 use crate::{Coop, Elapsed, JoinHandle, Notifier, Poller, Sleep, Time, YieldNow, join};
 
-/// Access to one executor for its tasks. A clone is cheap and refers to the same executor.
+/// The interface of one executor for its tasks. A clone is cheap and refers to the same executor.
 ///
-/// A handle may outlive its executor. A task that it spawns after the executor's end is aborted at
+/// A handle may outlive its executor. A task that is spawned after the executor's end is aborted at
 /// once.
 #[derive(Clone)]
 pub struct Handle(pub(crate) Rc<Core>);
@@ -21,11 +21,11 @@ pub struct Handle(pub(crate) Rc<Core>);
 impl Handle {
     /// Starts a task. When [`crate::ExecutorConfig::depth`] tasks are in flight, the new task waits
     /// in line for its start. When a task ends and fewer than `depth` tasks remain in flight, the
-    /// first task in line starts. When no task in line starts for
-    /// [`start_within`](crate::ExecutorConfig::start_within), the first tasks in line start all the
-    /// same, because the tasks in flight may wait for them.
+    /// first task in line starts. If no task in line starts for
+    /// [`start_within`](crate::ExecutorConfig::start_within), the first tasks in line start beyond
+    /// the depth. The reason is that the tasks in flight may wait for them.
     ///
-    /// A panic inside the task unwinds through the executor's sweep.
+    /// A panic of the task unwinds through the executor's sweep.
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -34,8 +34,8 @@ impl Handle {
         self.start(future, true)
     }
 
-    /// Starts a task that does not count towards the depth and starts at once: for the few
-    /// background loops of an engine.
+    /// Starts a task at once, without counting it towards the depth. This is for the few background
+    /// loops of an engine.
     pub fn spawn_service<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -56,8 +56,8 @@ impl Handle {
     }
 
     /// Like [`spawn_service`](Handle::spawn_service), for a task that finishes work on which other
-    /// nodes or tasks depend. A worker that leaves gracefully waits for such a task, within its
-    /// deadline.
+    /// nodes or tasks depend. A worker that leaves gracefully waits for such tasks until its
+    /// deadline ([`Handle::finishers`]).
     pub fn spawn_finisher<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -75,16 +75,16 @@ impl Handle {
         self.0.finishers.get()
     }
 
-    /// The exact time. On the real driver: one read of the clock. On the virtual driver: the
-    /// worker's own clock, including charged work.
+    /// The current time. The real driver reads the clock. The virtual driver returns the worker's
+    /// own clock, including charged work.
     #[inline]
     pub fn now(&self) -> Time {
         self.0.driver.now()
     }
 
-    /// The time that orders effects. On the real driver the same as [`now`](Handle::now). On the
-    /// virtual driver the time of the world, and the worker's own clock may be ahead of it.
-    /// Histories use this time.
+    /// The time that orders effects. On the real driver it is the same as [`now`](Handle::now). On
+    /// the virtual driver it is the time of the world, which the worker's own clock may have
+    /// passed. Histories use this time.
     #[inline]
     pub fn instant(&self) -> Time {
         self.0.driver.instant()
@@ -96,28 +96,29 @@ impl Handle {
         self.0.sweep_time.get()
     }
 
-    /// The time until which the executor assumes that other threads want its core. In the past when
-    /// no thread does, and always on the virtual driver, where each worker has a core of its own.
+    /// The time until which the executor treats its core as contended by other threads. A time in
+    /// the past means that the core is not contended. On the virtual driver the core is not
+    /// contended, because each worker has a core of its own.
     #[inline]
     pub fn contended_until(&self) -> Time {
         self.0.contended_until.get()
     }
 
-    /// A future that is ready in every sweep that begins at `deadline` or later.
+    /// A future that is ready in a sweep that begins at `deadline` or later.
     pub fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(Rc::clone(&self.0), deadline)
     }
 
-    /// A future that is ready in every sweep that begins `duration` from now or later.
+    /// A future that is ready in a sweep that begins at least `duration` after this call.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(self.now() + duration)
     }
 
-    /// Waits for `future` until `deadline`, then drops it.
+    /// Waits for `future` until `deadline`. Drops `future` when the deadline passes.
     ///
     /// # Errors
-    /// [`Elapsed`] when the deadline passes first. A future that is ready when it is polled wins,
-    /// even after the deadline.
+    /// [`Elapsed`] when the deadline passes first. If `future` is ready in the poll that also finds
+    /// the deadline passed, the result is that of `future`.
     pub fn timeout<F: Future>(
         &self,
         deadline: Time,
@@ -143,30 +144,31 @@ impl Handle {
     }
 
     /// Yields when the task has used up its [`crate::ExecutorConfig::coop_budget`] in the current
-    /// poll, and is ready at once before that. Code that may never wait otherwise awaits this once
-    /// per unit of work.
+    /// poll. Before that the future is ready at once. Code that may run for long without waiting
+    /// must await this future once per unit of work.
     #[inline]
     pub fn coop(&self) -> Coop {
         Coop::new(self.0.spend_coop())
     }
 
-    /// On the virtual driver, yields once if the worker's clock is ahead of the world. Ready at
-    /// once on the real driver. Code awaits this between two units of work that may not have waited
-    /// for anything. Otherwise the second unit would take effect before its time.
+    /// On the virtual driver, yields once if the worker's clock is ahead of the world. On the real
+    /// driver the future is ready at once. Code awaits this future between two units of work
+    /// without a wait between them. Otherwise the second unit would take effect before its time.
     #[inline]
     pub fn catch_up(&self) -> Coop {
         Coop::new(self.0.driver.busy_until().is_some())
     }
 
-    /// Adds a poller, from the next sweep on. A poller that is added twice is polled twice.
+    /// Adds a poller, from the next sweep on. A poller that is added twice is polled twice in each
+    /// sweep.
     pub fn add_poller(&self, poller: Rc<dyn Poller>) {
         Rc::make_mut(&mut self.0.pollers.borrow_mut()).push(poller);
-        // A parked executor has to read the deadline of the new poller.
+        // If the executor is parked, it must wake and read the deadline of the new poller.
         self.notifier().notify();
     }
 
-    /// Removes a poller, by identity. If the executor is parked, the end of the parking is still
-    /// reported to the poller ([`Poller::unparked`]).
+    /// Removes a poller, which is compared by its address. If the executor is parked, the poller
+    /// still gets the call of [`Poller::unparked`] at the end of the parking.
     pub fn remove_poller(&self, poller: &Rc<dyn Poller>) {
         let removed = {
             let mut pollers = self.0.pollers.borrow_mut();
@@ -191,9 +193,9 @@ impl Handle {
         self.0.random.borrow_mut().below(n)
     }
 
-    /// Charges `cost` of CPU time for the work just done: the virtual worker's clock moves by
-    /// `cost`, or by a multiple after [`Power::slow_down`](crate::Power::slow_down). Does nothing
-    /// on the real driver, where time passes by itself.
+    /// Charges `cost` of CPU time for the work just done. The virtual worker's clock moves by
+    /// `cost`, or by a multiple of it after [`Power::slow_down`](crate::Power::slow_down). Does
+    /// nothing on the real driver, where time passes by itself.
     pub fn charge(&self, cost: Duration) {
         self.0.driver.charge(cost);
     }

@@ -1,4 +1,4 @@
-//! [`Idle`]: the steps of a thread while its executor has no work.
+//! [`Idle`]: decides what a thread does while its executor has no work.
 //!
 //! ```text
 //!              spin_sweeps          yield_sweeps more
@@ -8,14 +8,15 @@
 //!              contended:    spin ──► park             for `hold`; then one yield tries again
 //! ```
 //!
-//! A yield to a thread that has little to do returns soon. A yield to a thread that computes
-//! without end may cost that thread's whole time slice: several milliseconds. A parked thread
-//! mostly does not wait for that slice, because the kernel prefers a thread that wakes to a thread
-//! that has used its share. So a thread on a contended core parks where it would have yielded.
+//! A yield to a thread with little work returns soon. A yield to a thread that computes without end
+//! may last for that thread's whole time slice: several milliseconds. A parked thread mostly need
+//! not wait for the end of this slice. The reason is that the kernel prefers a thread that wakes to
+//! a thread that has used its share. So a thread on a contended core parks where it would have
+//! yielded.
 //!
 //! `hold` begins at [`HOLD_MIN`] and doubles with each yield that is too long, up to [`HOLD_MAX`].
-//! So the yields that try again cost a few per mille of a core that stays contended. One short
-//! yield resets `hold`.
+//! So on a core that stays contended, the yields that try again cost a few per mille of the time.
+//! One short yield resets `hold`.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::{ExecutorConfig, Time};
 
 /// The time for which a core counts as contended after the first of several long yields.
 const HOLD_MIN: Duration = Duration::from_millis(20);
-/// The longest such time, after many long yields in a row.
+/// The longest time for which a core counts as contended, after many long yields in a row.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 const _: () = assert!(HOLD_MIN.as_nanos() > 0 && HOLD_MIN.as_nanos() <= HOLD_MAX.as_nanos());
 
@@ -34,7 +35,8 @@ const _: () = assert!(HOLD_MIN.as_nanos() > 0 && HOLD_MIN.as_nanos() <= HOLD_MAX
 pub(crate) enum Step {
     /// Sweep again at once.
     Spin,
-    /// Offer the core to other threads, and report the time that this took to [`Idle::yielded`].
+    /// Offer the core to other threads, and pass the begin and the end of the yield to
+    /// [`Idle::yielded`].
     Yield,
     /// Park. If the parking is refused, [`Idle::refused`] chooses another step.
     Park,
@@ -87,26 +89,27 @@ impl Idle {
         }
     }
 
-    /// The step after a refused parking: a poller refused, or a task was woken meanwhile. A poller
-    /// that refuses waits for something that sends no notification.
+    /// The step after a refused parking. The cause is that a task was woken, or that a poller waits
+    /// for an event that sends no notification.
     pub(crate) fn refused(&self, now: Time) -> Step {
         strict_assert!(self.sweeps > 0, "a poller refuses after an idle sweep only");
         if !self.is_contended(now) {
-            // The thread for which the poller waits may need this core.
+            // The poller may wait for a thread that needs this core.
             Step::Yield
         } else if self.sweeps <= self.spin.saturating_mul(2) {
-            // The next sweep mostly finds what the poller waits for.
+            // One of the next sweeps mostly finds the event for which the poller waits.
             Step::Spin
         } else {
             Step::Doze
         }
     }
 
-    /// Called after a yield from `began` to `ended`. Returns whether the core is contended.
+    /// Called after a yield that lasted from `began` to `ended`. Returns whether the core is
+    /// contended.
     pub(crate) fn yielded(&mut self, began: Time, ended: Time) -> bool {
         strict_assert!(ended >= began, "a yield ended before it began");
-        // A model checker runs other threads during the yield. The time of those threads must not
-        // decide anything.
+        // Under the model checker, other threads run during the yield, and their real time must not
+        // influence the model.
         if cfg!(loom) || ended - began <= self.yield_limit {
             self.hold = Duration::ZERO;
             return false;
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(idle.refused(at(5)), Spin);
         assert_eq!([idle.step(at(5)), idle.step(at(5))], [Park, Park]);
         assert_eq!(idle.refused(at(5)), Doze);
-        // When the hold is over, one yield tries again.
+        // After the end of the hold, the next idle step is a yield again.
         assert_eq!(steps(&mut idle, at(24)), [Spin, Spin, Yield]);
     }
 

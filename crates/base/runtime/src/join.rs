@@ -1,4 +1,4 @@
-//! [`JoinHandle`]: the result of a spawned task, and the means to abort the task.
+//! [`JoinHandle`]: gives the result of a spawned task, and can abort the task.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use crate::mailbox::TaskId;
 use crate::shared::Core;
 
 struct Join<T> {
-    /// `None` before the end of the task, and after the result was taken.
+    /// The result. `None` before the end of the task, and after the result was taken.
     result: Option<Result<T, Aborted>>,
     ended: bool,
     waker: Option<Waker>,
 }
 
-/// A spawned task. As a future it yields the task's result, or [`Aborted`]. Dropping it detaches
-/// the task, which continues.
+/// The handle of a spawned task. As a future, the handle gives the task's result, or [`Aborted`].
+/// Dropping the handle detaches the task, which continues.
 pub struct JoinHandle<T> {
     join: Rc<RefCell<Join<T>>>,
     core: Rc<Core>,
@@ -27,8 +27,8 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Drops the task's future now, or after the current poll if the task is running. Does nothing
-    /// when the task has ended.
+    /// Aborts the task: drops its future at once, or after the current poll if the task is running.
+    /// Does nothing when the task has ended.
     pub fn abort(&self) {
         self.core.abort(self.task);
     }
@@ -38,7 +38,7 @@ impl<T> JoinHandle<T> {
         self.join.borrow().ended
     }
 
-    /// The result, once. `None` while the task runs, and after the result was taken.
+    /// Takes the result. `None` while the task has not ended, and after the result was taken.
     pub fn take(&self) -> Option<Result<T, Aborted>> {
         self.join.borrow_mut().result.take()
     }
@@ -62,8 +62,8 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// The task's end of a [`JoinHandle`]. If it is dropped without a result, the result is
-/// [`Aborted`].
+/// The task's counterpart of a [`JoinHandle`]. If it is dropped before [`Completion::finish`], the
+/// result is [`Aborted`].
 pub(crate) struct Completion<T>(Rc<RefCell<Join<T>>>);
 
 impl<T> Completion<T> {
@@ -95,13 +95,14 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-/// Both ends for a task that is about to be spawned. [`Unbound::bind`] makes the handle when the
-/// task has its id.
+/// Makes both counterparts for a task that is about to be spawned. [`Unbound::bind`] makes the
+/// handle when the task has its id.
 pub(crate) fn pair<T>() -> (Completion<T>, Unbound<T>) {
     let join = Rc::new(RefCell::new(Join { result: None, ended: false, waker: None }));
     (Completion(Rc::clone(&join)), Unbound(join))
 }
 
+/// The counterpart of a [`Completion`] before its task has an id.
 pub(crate) struct Unbound<T>(Rc<RefCell<Join<T>>>);
 
 impl<T> Unbound<T> {

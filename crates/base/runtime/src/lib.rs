@@ -1,10 +1,10 @@
-//! The per-core polling executor, its real and virtual drivers, and the sync primitives that
-//! latches import.
+//! The polling executor of one worker, its drivers for real and virtual time, and the
+//! synchronization primitives of the workspace.
 //!
-//! An [`Executor`] belongs to one worker and advances by steps. One [`Executor::sweep`] polls the
-//! pollers, runs the tasks that became ready, and rings one doorbell for all that the tasks posted.
-//! The executor does not own a thread. So the same executor runs on a thread of its own
-//! ([`RealDriver`]) or as one of a thousand actors of a simulated world ([`VirtualWorker`]).
+//! An [`Executor`] belongs to one worker and advances by sweeps. One [`Executor::sweep`] polls the
+//! pollers, runs the tasks that became ready, and rings one doorbell for everything that the tasks
+//! posted. The executor does not own a thread. So the same executor runs on a thread of its own
+//! ([`RealDriver`]), or as one of many actors of a simulated world ([`VirtualWorker`]).
 //!
 //! ```text
 //!      one sweep                                     other threads
@@ -25,18 +25,18 @@
 //!
 //! - Futures may be `!Send` and stay on the executor on which they were spawned. At most
 //!   [`ExecutorConfig::depth`] tasks of [`Handle::spawn`] are in flight, apart from late starts.
-//!   Further tasks wait in the order of their spawns. Tasks of [`Handle::spawn_service`] do not
-//!   count.
+//!   Further tasks wait for their start, in the order of their spawns. Tasks of
+//!   [`Handle::spawn_service`] do not count.
 //! - No task waits permanently for its start while its executor sweeps. When no waiting task starts
-//!   for [`ExecutorConfig::start_within`], tasks start beyond the depth (late starts).
+//!   for [`ExecutorConfig::start_within`], waiting tasks start beyond the depth (late starts).
 //! - A sweep polls each task at most once. A task that is woken after the sweep has taken the
 //!   mailbox runs in a later sweep.
-//! - No wake is lost, on any thread and at any time relative to parking. The proof is at
-//!   [`Notifier`].
+//! - No wake is lost, on whichever thread and at whichever time relative to parking it comes. The
+//!   proof is at [`Notifier`].
 //! - A late wake of a spawned task that has ended polls nothing.
 //! - A parked executor uses no CPU. An executor parks only when every [`Poller`] agrees.
 //! - A dropped [`Sleep`] removes its timer.
-//! - The crate has no global and no thread-local state, so virtual workers can share one thread.
+//! - The crate has no global and no thread-local state. So virtual workers can share one thread.
 //!
 //! # Example
 //!

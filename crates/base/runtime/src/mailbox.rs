@@ -1,4 +1,4 @@
-//! The mailbox: wakers, on any thread, put the ids of ready tasks here.
+//! The mailbox: the queue into which wakers, on any thread, put the ids of ready tasks.
 
 use std::task::Wake;
 
@@ -7,8 +7,8 @@ use latchwork_strict::strict_assert;
 use crate::Notifier;
 use crate::sync::{Arc, AtomicBool, Ordering, SegQueue};
 
-/// The id of a task of one executor. Slots are reused, serial numbers are not. So a late wake of an
-/// ended task finds no task.
+/// The id of a task of one executor. A slot is reused by later tasks, a serial number is not. So a
+/// late wake of an ended task finds no task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TaskId {
     pub(crate) slot: usize,
@@ -45,7 +45,7 @@ impl Mailbox {
     }
 }
 
-/// The state that all wakers of a task share. It outlives the task while a waker exists.
+/// The state that all wakers of a task share. The state outlives the task while a waker exists.
 pub(crate) struct TaskHeader {
     id: TaskId,
     queued: AtomicBool,
@@ -62,10 +62,11 @@ impl TaskHeader {
         Arc::new(TaskHeader { id, queued: AtomicBool::new(false), mailbox: Arc::clone(mailbox) })
     }
 
-    /// Called just before the task is polled. A wake from now on queues the task again.
+    /// Called just before the task is polled, so that a later wake queues the task again.
     ///
-    /// A swap, not a store: a waker that found `queued` already set relies on this poll to see its
-    /// earlier writes. Only a read of that waker's write to `queued` guarantees this.
+    /// This is a swap and not a store. A waker that found `queued` already set relies on this poll
+    /// to see the waker's earlier writes. Only a read of the waker's own write to `queued`
+    /// guarantees this, and a store reads nothing.
     pub(crate) fn begin_poll(&self) {
         self.queued.swap(false, Ordering::Acquire);
     }
@@ -77,7 +78,8 @@ impl Wake for TaskHeader {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Release, for the poll that follows. The waker itself reads nothing that needs an acquire.
+        // Release, so that the next poll sees the waker's earlier writes. The waker itself reads
+        // nothing that needs an acquire.
         if !self.queued.swap(true, Ordering::Release) {
             self.mailbox.woken.push(self.id);
             self.mailbox.notifier.notify();

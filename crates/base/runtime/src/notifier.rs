@@ -1,4 +1,4 @@
-//! [`Notifier`]: ends the parking of an executor without a race.
+//! [`Notifier`]: wakes a parked executor, without a lost wake.
 
 use std::fmt;
 
@@ -7,12 +7,13 @@ use latchwork_simulation::ActorWaker;
 use crate::ParkingSpot;
 use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 
-/// Wakes one executor if the executor is parked, and costs a memory fence and a load if not. Clones
-/// are the same notifier.
+/// Wakes one executor if the executor is parked. If the executor is not parked, a notification
+/// costs a memory fence and a load. Clones are the same notifier.
 ///
 /// # Why no notification is lost
 ///
-/// Each side writes, executes a memory fence, and reads what the other side wrote (Dekker):
+/// Each side writes, executes a memory fence, and reads the word that the other side writes
+/// (Dekker's scheme):
 ///
 /// ```text
 ///   sender                                executor
@@ -23,26 +24,29 @@ use crate::sync::{Arc, AtomicBool, Ordering, RwLock, Thread, fence};
 /// ```
 ///
 /// 1. All `SeqCst` fences are in one total order, so either E2 or S2 comes first.
-/// 2. If E2 comes first, S3 reads `parked == true`, or a `false` that was written after E1. With
-///    `true`, this sender ends the parking. With another sender's `false`, the other sender does. A
-///    `false` of the executor itself means that the parking is over. S3 then read no `true` of the
-///    next E1, so S2 precedes the next E2, and step 3 applies to the next E3.
-/// 3. If S2 comes first, E3 sees what S1 published, so the executor does not park.
-/// 4. A wake between E3 and E4 counts too. The unpark token of a thread is sticky, a parking spot
-///    keeps the order of [`ParkingSpot::sleep`], and the wake of an actor schedules an event.
+/// 2. If E2 comes first, S3 reads `parked == true`, or a `false` that was written after E1. If S3
+///    reads `true`, this sender ends the parking. If S3 reads a `false` of another sender, the
+///    other sender ends the parking. If S3 reads a `false` of the executor, the parking is already
+///    over. S3 did not read the `true` of the next E1, so S2 precedes the next E2. So step 3
+///    applies to the next E3.
+/// 3. If S2 comes first, E3 sees the data that S1 published, so the executor does not park.
+/// 4. A wake between E3 and E4 is not lost either. The unpark token of a thread stays set until the
+///    thread parks. A parking spot keeps the order of [`ParkingSpot::sleep`]. The wake of an actor
+///    schedules an event.
 ///
-/// So a sender has one duty: to publish **before** it calls [`Notifier::notify`].
+/// So a sender has one duty: it must publish its data **before** it calls [`Notifier::notify`].
 ///
-/// These steps need only the fences. The acquire in `retract` is for the sweep that follows.
-/// Together with the sender's fence, the acquire makes the published data visible to that sweep.
-/// Without the acquire, only the next E3 is certain to see the data.
+/// These steps need only the fences. The acquire in `retract` is for the next sweep. Together with
+/// the sender's fence, the acquire makes the published data visible to this sweep. Without the
+/// acquire, only the next E3 would certainly see the data.
 #[derive(Clone)]
 pub struct Notifier(Arc<Signal>);
 
 struct Signal {
     parked: AtomicBool,
     target: Target,
-    /// The parking spot of the thread, if it has one. Otherwise the thread uses its own parking.
+    /// The parking spot of the thread, if the thread has one. Otherwise the thread uses the parking
+    /// of the standard library.
     parking_spot: RwLock<Option<Arc<dyn ParkingSpot>>>,
 }
 
@@ -60,16 +64,16 @@ impl Notifier {
         }))
     }
 
-    /// A notifier for a worker of a simulated world. The worker counts as parked from the start, so
-    /// that the first notification fires its actor.
+    /// Makes a notifier for a worker of a simulated world. The worker counts as parked from the
+    /// start, so that the first notification fires the worker's actor.
     pub(crate) fn for_actor(waker: ActorWaker) -> Self {
         let (parked, target) = (AtomicBool::new(true), Target::Actor(waker));
         Notifier(Arc::new(Signal { parked, target, parking_spot: RwLock::default() }))
     }
 
     /// Makes the executor's thread sleep in the parking spot `bed` from its next parking on. Only
-    /// that thread may call this. Returns `false`, without effect, if the thread already has a
-    /// parking spot, or if the executor is an actor of a simulated world.
+    /// the executor's own thread may call this. Returns `false`, without effect, if the thread
+    /// already has a parking spot, or if the executor is an actor of a simulated world.
     pub fn sleep_in(&self, bed: Arc<dyn ParkingSpot>) -> bool {
         let mut place = self.0.parking_spot.write();
         let free = place.is_none() && matches!(self.0.target, Target::Thread(_));
@@ -79,8 +83,8 @@ impl Notifier {
         free
     }
 
-    /// Removes the parking spot, from any thread. A thread that sleeps there wakes and continues to
-    /// sleep in its own parking.
+    /// Removes the parking spot. Any thread may call this. If the executor's thread sleeps in the
+    /// parking spot, it wakes and continues to sleep in its usual parking.
     pub fn leave_parking_spot(&self) {
         let left = self.0.parking_spot.write().take();
         if let Some(bed) = left {
@@ -115,26 +119,35 @@ impl Notifier {
         }
     }
 
-    /// Steps E1 and E2: from here on a notification counts.
+    /// Steps E1 and E2: announces the parking. A notification after this call is not lost.
     ///
-    /// A swap, although a store would be enough. The model checker orders a swap among the swaps of
-    /// other threads, but not a store.
+    /// This is a swap, although a store would be enough. The reason is the model checker, which
+    /// orders a swap, but not a store, among the swaps of other threads.
     pub(crate) fn announce(&self) {
         self.0.parked.swap(true, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether no notification has come since [`Notifier::announce`].
+    /// Whether the announced parking has not been ended: no notification has come since
+    /// [`Notifier::announce`].
     pub(crate) fn is_parked(&self) -> bool {
-        // Relaxed: a thread that stops parking because of this value calls `retract` next.
+        // Relaxed, because a thread that stops parking after this load calls `retract`, which
+        // acquires.
         self.0.parked.load(Ordering::Relaxed)
     }
 
-    /// Ends the parking as a notification does. The parked thread calls this when a wake of another
-    /// process ended its sleep in the parking spot.
+    /// Whether the thread should sleep in `bed`: no notification has come, and `bed` is still the
+    /// thread's parking spot. The second condition covers a [`Notifier::leave_parking_spot`] whose
+    /// wake came before the sleep in `bed` began.
+    pub(crate) fn is_parked_in(&self, bed: &Arc<dyn ParkingSpot>) -> bool {
+        self.is_parked() && self.bed().is_some_and(|place| Arc::ptr_eq(&place, bed))
+    }
+
+    /// Ends the parking, like a notification. The parked thread calls this itself, when a wake of
+    /// another process has ended its sleep in the parking spot.
     pub(crate) fn end_parking(&self) {
-        // Relaxed: the thread calls `retract` next, and the parking spot has acquired what the
-        // other process published.
+        // Relaxed, because the thread calls `retract` next, and because the parking spot has
+        // already acquired the data that the other process published.
         self.0.parked.store(false, Ordering::Relaxed);
     }
 

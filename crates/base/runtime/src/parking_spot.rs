@@ -1,18 +1,20 @@
-//! [`ParkingSpot`]: the place where a worker parks so that other processes can wake it.
+//! [`ParkingSpot`]: a word on which a worker sleeps and through which other processes can wake it.
 
 use std::time::Duration;
 
-/// The parking spot of an executor's thread, in place of the thread's own parking. Another process
-/// has no [`Notifier`](crate::Notifier) of the executor. Through the parking spot that process
-/// wakes the thread as directly as the executor's own process does.
+/// The place in which an executor's thread sleeps, instead of the usual parking of a thread.
+/// Another process has no [`Notifier`](crate::Notifier) of the executor. Through the parking spot
+/// the other process wakes the thread by one system call, like a thread of the executor's own
+/// process.
 pub trait ParkingSpot: Send + Sync {
-    /// Blocks the calling thread until [`ParkingSpot::wake`], until another process wakes it, or
-    /// for `at_most`. May also end without a reason. Returns whether another process woke the
-    /// thread; each such wake is returned once.
+    /// Blocks the calling thread until [`ParkingSpot::wake`], until another process wakes the
+    /// thread, or for `at_most`. The sleep may also end without a reason. Returns whether another
+    /// process woke the thread, once for each wake of another process.
     ///
-    /// `parked` returns whether to sleep at all. A notification makes it false before
-    /// [`ParkingSpot::wake`]. Removing the parking spot calls `wake` and leaves `parked` true. An
-    /// implementation takes three steps, and `wake` ends each sleep whose step 1 came before:
+    /// `parked` returns whether the thread should sleep at all. A notification, and the removal of
+    /// the parking spot, first make `parked` return false and then call [`ParkingSpot::wake`]. An
+    /// implementation takes three steps in this order. `wake` must end each sleep whose step 1 came
+    /// before `wake`:
     ///
     /// 1. Read the state that `wake` changes.
     /// 2. Call `parked`.

@@ -1,4 +1,4 @@
-//! The state that an executor shares with its handles.
+//! [`Core`]: the state that an executor shares with its handles.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -15,10 +15,11 @@ use crate::tasks::Tasks;
 use crate::timers::Timers;
 use crate::{Driver, ExecutorConfig, Poller, Time};
 
-/// The pollers of an executor. A change replaces the list as a whole. So a sweep can finish the
-/// list with which it began while pollers are added and removed.
+/// The pollers of an executor. A change replaces the whole list. So a sweep can finish with its own
+/// list while pollers are added and removed.
 pub(crate) type Pollers = Rc<Vec<Rc<dyn Poller>>>;
 
+/// The tasks, timers, pollers and settings of one executor.
 pub(crate) struct Core {
     pub(crate) driver: Rc<dyn Driver>,
     pub(crate) config: ExecutorConfig,
@@ -31,13 +32,15 @@ pub(crate) struct Core {
     /// The time until which other threads are assumed to want this executor's core.
     pub(crate) contended_until: Cell<Time>,
     tasks: RefCell<Tasks>,
-    /// The time at which tasks start beyond the depth unless a waiting task starts before. `None`
-    /// when no task has begun to wait. An abort of the last waiting task leaves the time set until
-    /// it passes.
+    /// The time at which waiting tasks start beyond the depth, unless a waiting task starts before.
+    /// `None` when no task waits. But an abort of the last waiting task leaves the time set until
+    /// the time passes.
     late_at: Cell<Option<Time>>,
-    /// The number of tasks for which the worker waits before it leaves.
+    /// The number of tasks of [`Handle::spawn_finisher`](crate::Handle::spawn_finisher) that have
+    /// not ended.
     pub(crate) finishers: Cell<usize>,
-    /// The number of calls of `coop` that remain to the running task. The last of them yields.
+    /// The number of calls of `coop` that remain in the current poll of the running task. The last
+    /// of these calls yields.
     coop_left: Cell<u32>,
 }
 
@@ -65,7 +68,7 @@ impl Core {
         if tasks.is_closed() {
             drop(tasks);
             drop(future);
-            // No task has this id, so later calls with it do nothing.
+            // No task in the table has this id, so later calls with the id do nothing.
             return TaskId::ROOT;
         }
         let (id, starts) = tasks.insert(future, counted, &self.mailbox);
@@ -79,7 +82,7 @@ impl Core {
         id
     }
 
-    /// Polls the task once. Returns `false`, without a poll, when the task has ended before.
+    /// Polls the task once. Returns `false`, without a poll, when the task has already ended.
     pub(crate) fn run(&self, id: TaskId) -> bool {
         let Some(mut body) = self.tasks.borrow_mut().check_out(id) else {
             return false;
@@ -104,7 +107,7 @@ impl Core {
         self.start(starts);
     }
 
-    /// Starts a task that may start now.
+    /// Starts a waiting task by its waker, if there is one.
     fn start(&self, starts: Option<Waker>) {
         if let Some(waker) = starts {
             self.watch_line();
@@ -118,15 +121,15 @@ impl Core {
         self.start(starts);
     }
 
-    /// Restarts the time until late starts, or clears it when no task waits. Called when the first
+    /// Sets the time of late starts anew, or clears it when no task waits. Called when the first
     /// task begins to wait for its start, and when a waiting task starts.
     fn watch_line(&self) {
         let waits = self.tasks.borrow().waiting() > 0;
         self.late_at.set(waits.then(|| self.driver.now() + self.config.start_within));
     }
 
-    /// Starts some tasks beyond the depth when tasks wait and no waiting task has started for long.
-    /// Returns whether a task started.
+    /// Starts waiting tasks beyond the depth, if the time of late starts has come. Returns whether
+    /// a task started.
     pub(crate) fn mind_line(&self, now: Time) -> bool {
         if self.late_at.get().is_none_or(|late_at| now < late_at) {
             return false;
@@ -155,7 +158,7 @@ impl Core {
         self.coop_left.set(self.config.coop_budget.max(1));
     }
 
-    /// Counts one call of `coop`. Returns `true` when the task has to yield.
+    /// Counts one call of `coop`. Returns `true` when the task must yield.
     #[inline]
     pub(crate) fn spend_coop(&self) -> bool {
         let left = self.coop_left.get().saturating_sub(1);
@@ -176,8 +179,8 @@ impl Core {
         asked.chain(timer).chain(self.late_at.get()).min()
     }
 
-    /// Drops all tasks, timers and pollers. These may hold handles, and each handle holds this
-    /// value, so that the cycle would never be freed.
+    /// Drops all tasks, timers and pollers. Tasks and pollers may hold handles, and each handle
+    /// holds this value. Without this call the cycle would never be freed.
     pub(crate) fn close(&self) {
         let bodies = self.tasks.borrow_mut().close();
         self.late_at.set(None);

@@ -1,10 +1,11 @@
-//! The module from which latches and other code that a model checker tests import their primitives.
+//! The synchronization primitives. Latches, and other code that the model checker loom tests,
+//! import their primitives from this module.
 //!
 //! With `--cfg loom` the primitives are those of [loom](https://docs.rs/loom). Loom runs a test
 //! under many interleavings, and with the values that each load may return. Three types remain
 //! those of the standard library: `Arc` and `Weak`, because wakers are made of `Arc`, and
-//! `OnceLock`. An `Arc` that is never unwrapped creates no order on which the code here relies.
-//! Without that order the checker only sees less order.
+//! `OnceLock`. Loom does not see the memory order that an `Arc` creates. This hides no error: loom
+//! only explores more executions than are possible.
 
 #[cfg(loom)]
 mod model;

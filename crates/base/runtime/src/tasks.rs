@@ -7,8 +7,8 @@
 //!                └──────── abort ───────────┘       └── abort while running: dropped after this poll
 //! ```
 //!
-//! No method here polls or drops a future. The methods return futures to the caller instead, so
-//! code of a task never runs while the table is borrowed.
+//! No method of the table polls or drops a future. The methods return futures to the caller
+//! instead. So the code of a task does not run while the table is borrowed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -40,6 +40,7 @@ struct Slot {
     state: State,
 }
 
+/// The tasks of one executor, with the line of tasks that wait for their start.
 pub(crate) struct Tasks {
     slots: Slab<Slot>,
     waiting: VecDeque<TaskId>,
@@ -65,8 +66,8 @@ impl Tasks {
         self.closed
     }
 
-    /// Inserts a future. Returns the waker with which the caller starts the task, or `None` when
-    /// the task has to wait for its start.
+    /// Inserts a future as a task. Returns the task's id, and the waker with which the caller
+    /// starts the task. The waker is `None` when the task must wait for its start.
     pub(crate) fn insert(
         &mut self,
         future: Pin<Box<dyn Future<Output = ()>>>,
@@ -172,7 +173,7 @@ impl Tasks {
         self.waiting.len()
     }
 
-    /// Starts waiting tasks beyond the depth, as many as are in flight at most, and at least one if
+    /// Starts waiting tasks beyond the depth: at most as many as are in flight, and at least one if
     /// a task waits. Returns their wakers.
     pub(crate) fn start_late(&mut self) -> Vec<Waker> {
         let more = self.in_flight.max(1);
@@ -180,8 +181,8 @@ impl Tasks {
         (0..more).map_while(|_| self.start_first()).collect()
     }
 
-    /// Aborts a task. Returns the body, for the caller to drop, and the waker of the task that may
-    /// start instead. A running task is only marked.
+    /// Aborts a task. Returns the body, which the caller must drop, and the waker of a waiting task
+    /// that may start instead. A running task is only marked.
     pub(crate) fn abort(&mut self, id: TaskId) -> (Option<Body>, Option<Waker>) {
         let Some(slot) = self.slot(id) else { return (None, None) };
         match std::mem::replace(&mut slot.state, State::Running { abort: true }) {
@@ -196,7 +197,7 @@ impl Tasks {
         }
     }
 
-    /// Closes the table and returns all futures, except that of a running task.
+    /// Closes the table. Returns all futures, except the future of a running task.
     pub(crate) fn close(&mut self) -> Vec<Body> {
         self.closed = true;
         self.waiting.clear();

@@ -1,8 +1,8 @@
 //! Timers: an ordered map from deadline to waker.
 //!
-//! A worker has about as many timers as tasks in flight. A balanced tree of that size is small and
-//! gives the exact next deadline. The tree also removes a cancelled timer at once, which matters
-//! for timeouts that are set often and rarely fire.
+//! A worker has about as many timers as tasks in flight, so a balanced tree of the timers is small.
+//! The tree gives the exact next deadline, and removes a cancelled timer at once. The second
+//! property matters for timeouts, which are set often and rarely fire.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -11,11 +11,12 @@ use latchwork_strict::strict_assert;
 
 use crate::Time;
 
-/// The key of a registered timer: its deadline, then its number. Timers with equal deadlines fire
-/// in the order in which they were set.
+/// The key of a registered timer: its deadline and its number. Timers with equal deadlines fire in
+/// the order in which they were set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct TimerKey(Time, u64);
 
+/// The wakers of the registered timers, and the number of timers that were ever set.
 #[derive(Default)]
 pub(crate) struct Timers {
     wakers: BTreeMap<TimerKey, Waker>,
@@ -37,7 +38,8 @@ impl Timers {
         self.wakers.get_mut(&key)
     }
 
-    /// Removes a timer. Returns the waker, so that the caller drops it while nothing is borrowed.
+    /// Removes a timer. Returns the waker, so that the caller drops the waker while the timers are
+    /// not borrowed.
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Waker> {
         strict_assert!(key.1 < self.set, "a timer of another executor");
         self.wakers.remove(&key)
@@ -47,7 +49,7 @@ impl Timers {
         self.wakers.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Takes out the earliest timer if it is due.
+    /// Removes the earliest timer if it is due at `now`; returns its waker.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Waker> {
         let first = self.wakers.first_entry()?;
         strict_assert!(first.key().1 < self.set);

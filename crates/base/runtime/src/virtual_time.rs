@@ -9,20 +9,20 @@ use latchwork_strict::strict_assert;
 
 use crate::{Driver, Executor, ExecutorConfig, Handle, JoinHandle, Notifier, Sweep, Time};
 
-/// The most sweeps in one event. After that many, the worker lets time pass. Several sweeps fit
-/// into one event when they charge nothing.
+/// The largest number of sweeps in one event. Several sweeps fit into one event when they charge no
+/// time. After this number, the worker schedules a later event, so that virtual time passes.
 const SWEEPS_PER_EVENT: u32 = 32;
 const _: () = assert!(SWEEPS_PER_EVENT > 0, "an event sweeps at least once");
 
-/// The driver of virtual time: the clock of a simulated CPU, and a notifier that fires the worker's
-/// actor.
+/// The driver of virtual time. The driver has the clock of a simulated CPU, and a notifier that
+/// fires the worker's actor.
 pub struct VirtualDriver {
     cpu: Rc<Cpu>,
     notifier: Notifier,
 }
 
 impl VirtualDriver {
-    /// The driver of the worker whose actor `waker` fires.
+    /// Makes the driver of the worker whose actor `waker` fires.
     pub fn new(kernel: &Kernel, waker: ActorWaker) -> Self {
         VirtualDriver { cpu: Rc::new(Cpu::new(kernel)), notifier: Notifier::for_actor(waker) }
     }
@@ -56,18 +56,19 @@ impl Driver for VirtualDriver {
 
 /// One worker of a simulated world.
 ///
-/// - A wake or a deadline fires the worker, and the worker sweeps. While the worker's clock is
-///   ahead of the world, the worker schedules the sweep for the time of its clock.
-/// - A sweep that made progress costs [`ExecutorConfig::sweep_cost`], so the next sweep is a
-///   separate event a little later. No next sweep follows if no task is ready and all pollers are
+/// - A wake or a deadline fires the worker, and the worker sweeps. If the worker's clock is ahead
+///   of the world, the worker schedules the sweep for the time of its clock.
+/// - A sweep that made progress costs [`ExecutorConfig::sweep_cost`]. So the next sweep is a
+///   separate event a little later. No next sweep follows if no task is ready, and all pollers are
 ///   [settled](crate::Poller::is_settled) and agree to park.
 /// - A parked worker schedules only its next deadline.
-/// - Work that a task charges delays all later work of this worker, in the same sweep too.
-/// - Time that polling charges moves the worker's clock. But the tasks that the polling woke run in
-///   the same event.
-/// - The flush also runs in the same event when all tasks of the sweep together charged little.
+/// - Work that a task charges delays all later work of this worker, also in the same sweep.
+/// - Time that a poller charges while it is polled moves the worker's clock. But the tasks that the
+///   poller woke run in the same event.
+/// - The flush runs in the same event as the tasks if all tasks of the sweep together charged
+///   little time.
 ///
-/// Dropping the worker drops its tasks, and the world removes its actor.
+/// Dropping the worker drops its tasks. Later events of its actor have no effect.
 pub struct VirtualWorker {
     actor: Rc<Worker>,
     kernel: Kernel,
@@ -84,12 +85,12 @@ struct Parts {
     executor: RefCell<Executor<VirtualDriver>>,
     /// The CPU of the executor's driver.
     cpu: Rc<Cpu>,
-    /// The times of the scheduled events of this worker, the next one last. Events cannot be
-    /// cancelled. An event that fires early is harmless: the worker then computes its next deadline
-    /// again.
+    /// The times of the scheduled events of this worker, with the next event last. An event cannot
+    /// be cancelled. An event that is no longer needed is harmless, because the worker computes its
+    /// next deadline again.
     scheduled: RefCell<Vec<Time>>,
-    /// The least virtual time between two events while a poller refuses to park. One event may
-    /// sweep several times.
+    /// The minimum virtual time between two events while a poller refuses to park. One event may
+    /// have several sweeps.
     step: Duration,
 }
 
@@ -126,12 +127,12 @@ impl VirtualWorker {
         &self.kernel
     }
 
-    /// Control over the worker's CPU, for faults that pause, kill or slow down nodes.
+    /// The control over the worker's CPU, for faults that pause, kill or slow down nodes.
     pub fn power(&self) -> Power {
         Power { actor: Rc::downgrade(&self.actor) }
     }
 
-    /// The worker's actor, as events identify it.
+    /// The id of the worker's actor.
     pub fn actor(&self) -> ActorId {
         self.actor.parts().id
     }
@@ -139,8 +140,8 @@ impl VirtualWorker {
     /// Runs the world until `future`, as a task of this worker, is ready.
     ///
     /// # Errors
-    /// The reason why the world stopped before that: `limit` of virtual time has passed, no event
-    /// is left, or time stands still. The task is then aborted.
+    /// The reason why the world stopped before the future was ready: `limit` of virtual time has
+    /// passed, no event is left, or a live-lock. The task is aborted after an error.
     pub fn run<F>(&self, limit: Duration, future: F) -> Result<F::Output, RunEnd>
     where
         F: Future + 'static,
@@ -163,8 +164,8 @@ impl Power {
         self.actor.strong_count() == 0
     }
 
-    /// Pauses the worker for `duration`. Afterwards the worker continues where it was, and handles
-    /// late what arrived meanwhile.
+    /// Pauses the worker for `duration`. After the pause the worker continues where it was, and
+    /// handles the work that arrived during the pause.
     pub fn stop_for(&self, duration: Duration) {
         self.with_cpu(|cpu| cpu.stop_for(duration));
     }
@@ -174,7 +175,7 @@ impl Power {
         self.stop_for(Duration::MAX);
     }
 
-    /// Makes all work of the worker take `times` as long. The normal value is 1.
+    /// Multiplies by `times` the time of all later work of the worker. The default is 1.
     pub fn slow_down(&self, times: u32) {
         self.with_cpu(|cpu| cpu.slow_down(times));
     }
@@ -196,8 +197,9 @@ impl Power {
 /// Runs the world until all `tasks`, of any workers, have ended. Returns their results in order.
 ///
 /// # Errors
-/// The reason why the world stopped before that: `limit` of virtual time has passed, no event is
-/// left (also when a task was aborted), or time stands still. All tasks are then aborted.
+/// The reason why the world stopped before the tasks had ended: `limit` of virtual time has passed,
+/// no event is left, or a live-lock. [`RunEnd::Quiet`] also when a task was aborted. All tasks are
+/// aborted after an error.
 pub fn run_all<T>(
     kernel: &Kernel,
     limit: Duration,
@@ -257,7 +259,8 @@ impl Worker {
         }
     }
 
-    /// Called when the worker has parked: without a wake the next sweep is due at `next`.
+    /// Called when the worker has parked. Schedules the next sweep for the deadline `next`, if
+    /// there is one, but not before `soon`.
     fn rest(&self, next: Option<Time>, soon: Time) {
         let Parts { id, cpu, .. } = self.parts();
         self.kernel.hold_wakes(*id, cpu.now());
@@ -278,8 +281,8 @@ impl Worker {
             match executor.sweep() {
                 Sweep::Busy { until } => return self.schedule(until),
                 Sweep::Progress => {
-                    // A sweep that would find no work is skipped. Most sweeps have little to do,
-                    // and the extra sweep would cost one more event each time.
+                    // A sweep that would find no work is skipped, because it would cost one more
+                    // event. Most sweeps have little work, so this would double the events.
                     if let Some(next) = executor.next_if_settled()
                         && executor.try_park(&|| false)
                     {

@@ -1,5 +1,5 @@
-//! Parking and waking of the real executor under every interleaving. A lost wake is a deadlock
-//! here, because no model has a timer. `scripts/loom.sh` runs this.
+//! Tests of parking and waking of the real executor, with the model checker loom
+//! (`scripts/loom.sh`). No model has a timer, so loom reports a lost wake as a deadlock.
 #![cfg(loom)]
 
 use std::cell::Cell;
@@ -11,13 +11,13 @@ use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use latchwork_runtime::{Executor, ExecutorConfig, Poller, RealDriver, Time};
 use loom::thread;
 
-/// Parks at the first idle sweep.
+/// An executor that parks at the first idle sweep.
 fn executor() -> Executor<RealDriver> {
     let config = ExecutorConfig { spin_sweeps: 0, yield_sweeps: 0, ..ExecutorConfig::default() };
     Executor::new(RealDriver::new(), config)
 }
 
-/// Waits in an executor until each of `threads` threads has added one and then woken the executor.
+/// Waits in an executor until each of `threads` threads has added one and has woken the executor.
 fn count_to(threads: u64) {
     let mut executor = executor();
     let sum = Arc::new(AtomicU64::new(0));
@@ -61,7 +61,7 @@ fn a_task_that_is_woken_while_it_runs_is_polled_again() {
             kept.set(Some(cx.waker().clone()));
             if flag.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
         }));
-        // The first poll has ended. The second poll may run at the time of the wake.
+        // The first poll has ended. The second poll may run at the same time as the wake.
         executor.sweep();
         let given = waker.take().expect("polled once");
         given.wake_by_ref();
@@ -119,13 +119,13 @@ impl Poller for Boxes {
     fn flush(&self) {}
 
     fn may_park(&self) -> bool {
-        // Relaxed: the memory fences of both sides have to be enough.
+        // Relaxed, because the memory fences of both sides must be enough.
         self.found() == self.received.get()
     }
 
     fn unparked(&self) {
-        // The executor was parked, and only a sender can have ended that. Of two senders, one may
-        // be late.
+        // The executor was parked, and only a sender can have ended the parking. With two senders,
+        // the wake of one sender may come late, after its message was taken.
         let alone = self.full.len() == 1;
         assert!(!alone || self.found() > self.received.get(), "woken, and nothing is there yet");
     }

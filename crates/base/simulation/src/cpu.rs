@@ -9,9 +9,9 @@ use crate::{Kernel, Time};
 
 /// The CPU time of one worker: a clock that runs ahead of the world while the worker computes.
 ///
-/// All work of a worker inside one event is one instant for the world. [`Cpu::charge`] adds the
-/// time that the work would have taken. Until the world reaches that time, [`Cpu::busy_until`] is
-/// `Some` and the worker must not continue.
+/// All work of a worker inside one event happens at one instant of the world. [`Cpu::charge`] adds
+/// the time that the work would have taken. Until the world reaches the worker's clock,
+/// [`Cpu::busy_until`] is `Some`, and the worker must not continue.
 pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
@@ -21,7 +21,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// An idle CPU in the world of `kernel`.
+    /// Makes an idle CPU in the world of `kernel`.
     pub fn new(kernel: &Kernel) -> Self {
         Cpu {
             kernel: kernel.clone(),
@@ -31,8 +31,8 @@ impl Cpu {
         }
     }
 
-    /// The worker's own time: the time of the world, or a later time when work was charged. It
-    /// never goes backwards.
+    /// The worker's own time: the time of the world, or a later time when work was charged. This
+    /// time does not go backwards.
     #[inline]
     pub fn now(&self) -> Time {
         self.kernel.now().max(self.free_at.get())
@@ -58,16 +58,17 @@ impl Cpu {
         self.charged.set(self.charged.get().saturating_add(cost));
     }
 
-    /// The CPU time used until now: the charged time without the part that lies in the world's
-    /// future. During a pause, the rest of the pause is subtracted too.
+    /// The CPU time that the worker has used: the charged time, minus the part that lies in the
+    /// world's future. During a pause, the rest of the pause is subtracted, too, so the result is
+    /// too small.
     pub fn worked(&self) -> Duration {
         let ahead = self.busy_until().map_or(Duration::ZERO, |until| until - self.kernel.now());
         strict_assert!(ahead == Duration::ZERO || self.free_at.get() > self.kernel.now());
         self.charged.get().saturating_sub(ahead)
     }
 
-    /// Makes all work that is charged from now on take `times` as long. The normal value is 1, and
-    /// 0 counts as 1.
+    /// Multiplies by `times` the cost of all work that is charged from now on. The default is 1,
+    /// and 0 counts as 1.
     pub fn slow_down(&self, times: u32) {
         self.slowness.set(times.max(1));
         strict_assert_ne!(self.slowness.get(), 0);

@@ -12,19 +12,19 @@ use crate::random::mix;
 use crate::waker::{Mark, Marks};
 use crate::{ActorId, ActorWaker, Random, Ties, Time, WAKE};
 
-/// The number of events at one instant that counts as a live-lock: events cause events without time
-/// passing.
+/// The number of events at one instant that counts as a live-lock: events cause further events, and
+/// virtual time does not advance.
 pub const STALL_EVENTS: u64 = 1_000_000;
 const _: () = assert!(STALL_EVENTS > 10_000, "a busy instant of a large world is no live-lock");
 
-/// A part of a world that acts at events: a worker, a fabric, a clock.
+/// A part of a world that acts when an event fires: a worker or a fabric.
 pub trait Actor {
     /// Handles an event for this actor. `payload` is the argument of [`Kernel::schedule`], or
     /// [`WAKE`].
     fn fire(&self, payload: u64);
 }
 
-/// The reason why [`Kernel::run_until`] returned.
+/// Why [`Kernel::run_until`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
     /// The condition became true.
@@ -33,7 +33,7 @@ pub enum RunEnd {
     Deadline,
     /// No event is left.
     Quiet,
-    /// [`STALL_EVENTS`] events fired while time stood still: a live-lock.
+    /// [`STALL_EVENTS`] events fired at one instant: a live-lock.
     Stalled,
 }
 
@@ -47,8 +47,8 @@ struct World {
     actors: RefCell<Vec<Entry>>,
     marks: Arc<Marks>,
     ties: Ties,
-    // Not taken from `random`. So an extra random number of an actor does not change the order of
-    // ties.
+    // The order of ties does not use `random`. So an extra random number of an actor does not
+    // change this order.
     tie_seed: u64,
     scheduled: Cell<u64>,
     random: RefCell<Random>,
@@ -64,12 +64,13 @@ struct Entry {
 }
 
 impl Kernel {
-    /// A world at [`Time::ZERO`] without actors. `seed` decides ties and random numbers.
+    /// Makes a world at [`Time::ZERO`] without actors. `seed` decides the order of events at one
+    /// instant, and the random numbers.
     pub fn new(seed: u64) -> Kernel {
         Kernel::with_ties(seed, Ties::Seeded)
     }
 
-    /// Like [`Kernel::new`], with the given order of ties.
+    /// Like [`Kernel::new`], with the given rule for the order of events at one instant.
     pub fn with_ties(seed: u64, ties: Ties) -> Kernel {
         Kernel(Rc::new(World {
             now: Cell::new(Time::ZERO),
@@ -131,7 +132,7 @@ impl Kernel {
         self.0.scheduled.set(number + 1);
         strict_assert!(number < u64::MAX, "the numbers of events do not wrap");
         let tie = match self.0.ties {
-            // A mix of consecutive numbers is as good as random numbers.
+            // Mixed consecutive numbers serve as random numbers.
             Ties::Seeded => mix(self.0.tie_seed.wrapping_add(number)),
             Ties::FirstCome => number,
         };
@@ -161,7 +162,7 @@ impl Kernel {
         self.0.random.borrow_mut().below(n)
     }
 
-    /// Folds an action of an actor into the event hash.
+    /// Adds a fact about an action of an actor to the event hash: its kind and two words.
     #[inline]
     pub fn note(&self, kind: u32, a: u64, b: u64) {
         self.fold(a, b, kind);
@@ -188,19 +189,20 @@ impl Kernel {
         self.0.queue.borrow().len()
     }
 
-    /// A waker with which any thread can request an event for `actor`.
+    /// Makes a waker with which any thread can request an event for `actor`.
     ///
     /// # Panics
-    /// When `actor` is not of this kernel.
+    /// When this kernel has no actor with this id.
     pub fn waker(&self, actor: ActorId) -> ActorWaker {
         self.0.actors.borrow()[actor.index()].mark.waker(actor, &self.0.marks)
     }
 
-    /// From now on, a wake of `actor` fires at `from` if `from` is later than the current instant.
-    /// A wake that is already an event keeps its time. For an actor that cannot act before `from`.
+    /// Delays wakes of `actor` until `from`, because the actor cannot act before. If `from` is in
+    /// the past, a wake fires at the current instant. A wake that is already in the event queue
+    /// keeps its time.
     ///
     /// # Panics
-    /// When `actor` is not of this kernel.
+    /// When this kernel has no actor with this id.
     pub fn hold_wakes(&self, actor: ActorId, from: Time) {
         strict_assert!(
             actor.index() < self.0.actors.borrow().len(),
@@ -249,9 +251,9 @@ impl Kernel {
         }
     }
 
-    /// Fires events until `done` holds, until the next event is later than `deadline`, until no
-    /// event is left, or until time stands still ([`RunEnd::Stalled`]). `done` is called before
-    /// each event and after the last event.
+    /// Fires events until `done` returns true, until the next event is later than `deadline`, until
+    /// no event is left, or until a live-lock ([`RunEnd::Stalled`]). `done` is called before each
+    /// event and after the last event.
     pub fn run_until(&self, deadline: Time, mut done: impl FnMut() -> bool) -> RunEnd {
         let begin = self.now();
         loop {
@@ -294,9 +296,9 @@ impl Kernel {
         });
     }
 
-    /// Folds one event or note into the hash. A product turns the values into one word, and both
-    /// halves of the product count. The step from the old hash to the new hash is a bijection for
-    /// each word, so the hash loses nothing of the old hash.
+    /// Folds one event or note into the hash. A product turns the values into one word, from both
+    /// halves of the product. For each word, the step from the old hash to the new hash is a
+    /// bijection. So different old hashes give different new hashes.
     #[inline]
     fn fold(&self, a: u64, b: u64, kind: u32) {
         let a = u128::from(a ^ u64::from(kind) << 40 ^ 0xa076_1d64_78bd_642f);

@@ -1,10 +1,10 @@
 //! The kernel of a deterministic world: event queue, virtual clock, CPU-time accounting, seeded
 //! randomness.
 //!
-//! One [`Kernel`] is one world and lives on one thread. The kernel does not know the meaning of its
-//! events `(time, actor, payload)`. The kernel fires the events in order of time. Under
-//! [`Ties::Seeded`] the seed decides the order of events at the same time, so another seed is
-//! another interleaving.
+//! One [`Kernel`] is one world and lives on one thread. An event is a time, an actor and a payload,
+//! whose meaning the kernel does not know. The kernel fires the events in order of time. Under
+//! [`Ties::Seeded`] the seed decides the order of events at the same time (ties), so another seed
+//! is another interleaving.
 //!
 //! ```text
 //!                 schedule(at, actor, payload)
@@ -18,13 +18,14 @@
 //! # Guarantees
 //!
 //! - The same seed and the same calls give the same events, and so the same [`Kernel::event_hash`],
-//!   as long as no other thread wakes an actor. No order here depends on addresses, hash maps,
-//!   floating point or the host's clock.
-//! - Time never goes backwards. An event that is scheduled in the past fires now.
-//! - Only [`Kernel::step`] and [`Kernel::run_until`] fire actors. An actor that schedules or wakes
-//!   an actor queues an event and fires nothing.
-//! - The kernel keeps no actor alive. So a world leaks nothing when its owner is dropped, although
-//!   its actors hold the kernel.
+//!   as long as no other thread wakes an actor. No order in this crate depends on addresses, hash
+//!   maps, floating point or the host's clock.
+//! - Virtual time does not go backwards. An event that is scheduled in the past fires at the
+//!   current instant.
+//! - Only [`Kernel::step`] and [`Kernel::run_until`] fire actors. When an actor schedules an event
+//!   or wakes an actor, the event is only queued.
+//! - The kernel keeps no actor alive. So a world leaks no memory when its owner is dropped,
+//!   although its actors hold the kernel.
 //!
 //! # Example
 //!

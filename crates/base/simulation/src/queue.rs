@@ -1,5 +1,5 @@
-//! The event queue: a heap with a total order, and a place for the next event in front of the heap.
-//! The order of events is deterministic.
+//! The event queue: a heap, and a place for the next event in front of the heap. The order of the
+//! events is total and deterministic.
 
 use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 
@@ -20,13 +20,13 @@ impl ActorId {
 /// The rule for the order of two events at the same instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ties {
-    /// The seed decides: for the hunt, because another seed is another interleaving.
+    /// The seed decides. For hunts, because another seed is another interleaving.
     Seeded,
-    /// The event that was scheduled first fires first: for measurements.
+    /// The event that was scheduled first fires first. For measurements.
     FirstCome,
 }
 
-/// An event that fires.
+/// An event that has left the queue, or is in front of the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Time,
@@ -34,8 +34,8 @@ pub(crate) struct Event {
     pub(crate) payload: u64,
 }
 
-/// The time, tie and slot of an event, compared as one number. The slot leads to the rest of the
-/// event.
+/// The time, tie and slot of an event, compared as one number. The slot is the index of the event's
+/// actor and payload. The tie decides between events at one instant.
 ///
 /// ```text
 ///   127            64 63          24 23       0
@@ -47,6 +47,7 @@ pub(crate) struct Event {
 /// No two events in the heap have the same slot, so the order is total.
 type Key = u128;
 
+/// The bits of a slot in a key. So at most 2^24 events can be in the heap at one time.
 const SLOT_BITS: u32 = 24;
 const _: () = assert!(SLOT_BITS < 32, "a slot fits into its u32");
 const _: () = assert!(64 - SLOT_BITS >= 32, "a tie keeps enough bits to separate events");
@@ -64,23 +65,26 @@ fn tie_of(key: Key) -> u64 {
     key as u64 >> SLOT_BITS
 }
 
-/// The children per parent in the heap. The keys of four children have the size of one line of the
-/// CPU cache, and a heap of a few thousand keys is about six levels deep. More children would mean
-/// more comparisons per level.
+/// The number of children per parent in the heap. The keys of four children fill one CPU cache
+/// line, and a heap of a few thousand keys is about six levels deep. More children would mean more
+/// comparisons per level.
 const CHILDREN: usize = 4;
 
-/// A heap below this length is checked as a whole, at about one insertion of 64.
+/// The length below which a heap is checked as a whole, at about one insertion in 64. Only builds
+/// with assertions check.
 const CHECKED_MAX: usize = 1000;
 
 const _: () = assert!(CHILDREN == 4, "sift_down compares the children in two pairs");
 
+/// The pending events.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// The next event, if it was the next event when it was pushed. Its key has no slot. Most wakes
-    /// are such events: a wake is for the current instant, so the heap would only return it again.
+    /// The next event, if it preceded all other events when it was pushed. The slot in its key is 0
+    /// and unused. Most wakes are such events, because a wake is for the current instant. For them
+    /// the heap would be a detour.
     front: Option<(Key, Event)>,
-    /// The keys of the other events. Every key is less than the keys of its children. The children
-    /// are at `CHILDREN * index + 1` and behind.
+    /// The keys of the other events. Every key is less than the keys of its children, which start
+    /// at `CHILDREN * index + 1`.
     heap: Vec<Key>,
     slots: Vec<(ActorId, u64)>,
     free: Vec<u32>,
@@ -88,7 +92,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Inserts an event. Of two events at the same instant, the event with the lower `tie` fires
-    /// first. Only the low 40 bits of `tie` count. For equal ties, the calls so far decide.
+    /// first. Only the low 40 bits of `tie` count. For equal ties, the earlier calls decide
+    /// deterministically.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, tie: u64, actor: ActorId, payload: u64) {
         let event = Event { at, actor, payload };
@@ -193,7 +198,8 @@ impl Queue {
         loop {
             let first = CHILDREN * at + 1;
             let (child, least) = match heap.get(first..first + CHILDREN) {
-                // Two pairs: the two comparisons do not wait for each other.
+                // The children are compared in two pairs, so that the processor can do the two
+                // comparisons at once.
                 Some(&[a, b, c, d]) => {
                     let (i, low) = if b < a { (1, b) } else { (0, a) };
                     let (j, high) = if d < c { (3, d) } else { (2, c) };

@@ -2,15 +2,16 @@
 
 use latchwork_strict::{strict_assert, strict_assert_ne};
 
-/// A small random generator (xoshiro256++, seeded through splitmix64). Written here, so that no
-/// library update changes the numbers of a seed. Not for secrets.
+/// A small random generator (xoshiro256++, seeded through splitmix64). The generator is written
+/// here so that no library update changes the numbers of a seed. Its numbers are predictable, so it
+/// is not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The generator of `seed`. Every seed is good, including zero.
+    /// Makes the generator of `seed`. Every seed is valid, including zero.
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         let state = std::array::from_fn(|_| {
@@ -40,7 +41,8 @@ impl Random {
         result
     }
 
-    /// A random number from 0 to `n - 1`. Its bias is below `n / 2^64`.
+    /// A random number from 0 to `n - 1`. The bias of a number's probability is below `n / 2^64`,
+    /// relative to `1 / n`.
     ///
     /// # Panics
     /// When `n` is zero.
@@ -51,7 +53,7 @@ impl Random {
     }
 }
 
-/// The finaliser of splitmix64: a bijection in which every input bit reaches every output bit.
+/// The finaliser of splitmix64: a bijection that spreads each input bit over the output bits.
 #[inline]
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// An instant: nanoseconds since the start of the world (virtual) or since the zero of a clock
-/// (real).
+/// An instant in nanoseconds: since the start of the world (virtual time), or since the zero of a
+/// clock (real time).
 ///
 /// Arithmetic saturates. [`Time::MAX`] plus a duration is [`Time::MAX`], and an earlier time minus
 /// a later time is a zero duration.
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The start.
+    /// The start of the world, or the zero of the clock.
     pub const ZERO: Time = Time(0);
     /// The last instant, about 585 years after the start.
     pub const MAX: Time = Time(u64::MAX);
@@ -30,7 +30,7 @@ impl Time {
     }
 }
 
-// `Duration::as_nanos` computes with 128 bits, which takes several times as long.
+// Own code, because `Duration::as_nanos` computes with 128 bits and takes several times as long.
 #[inline]
 fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);

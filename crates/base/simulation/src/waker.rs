@@ -11,12 +11,13 @@ use crate::ActorId;
 /// The payload of an event that an [`ActorWaker`] requested.
 pub const WAKE: u64 = u64::MAX;
 
-/// Marks an actor. The kernel then fires the actor with [`WAKE`] at the current instant, or later
-/// if [wakes are held](crate::Kernel::hold_wakes).
+/// Requests that the kernel fires an actor with [`WAKE`], at the current instant or later if [wakes
+/// are held](crate::Kernel::hold_wakes).
 ///
 /// Several wakes before that event count as one. A wake after the kernel was dropped does nothing.
-/// A waker can be sent to other threads, because Rust requires that of wakers. But the arrival of a
-/// wake from another thread depends on the host, so the world is then not reproducible.
+/// A waker can be sent to other threads, because Rust requires this of wakers. But the time at
+/// which a wake of another thread arrives depends on the host. So a world with such a wake is not
+/// reproducible.
 #[derive(Clone)]
 pub struct ActorWaker {
     actor: ActorId,
@@ -91,7 +92,7 @@ impl Mark {
         ActorWaker { actor, mark: Arc::clone(&self.0), marks: Arc::clone(marks) }
     }
 
-    /// Called just before the actor is fired, so that a wake from then on counts again.
+    /// Called just before the actor is fired, so that each later wake requests a new event.
     pub(crate) fn clear(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }

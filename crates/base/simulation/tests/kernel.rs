@@ -57,7 +57,7 @@ fn events_fire_in_order_of_time_and_time_never_goes_backwards() {
     let again = kernel.clone();
     log.then(move |n| {
         if n < 20 {
-            // In the past: the event fires at the current instant instead.
+            // The time is in the past, so the event fires at the current instant.
             again.schedule(Time::ZERO, id, 1_000 + n);
         }
     });

@@ -1,27 +1,28 @@
-//! Assertions of what the code believes: on in tests and in hunts, free of cost in an ordinary
-//! release.
+//! Assertions of what the code relies on. The assertions run in tests and in hunts, and cost
+//! nothing in an ordinary release build.
 //!
-//! An assertion states a belief that only a mistake of the program can break. What a user, an
-//! operator, a peer, a file or a message can cause is an error, and is never asserted.
+//! An assertion states a fact that only a mistake of the program can break. A condition that a
+//! user, an operator, a peer, a file or a message can cause is an error, and must not be asserted.
 //!
 //! # When assertions run
 //!
 //! - A build with debug assertions, such as tests in the default profile: [`STRICT`] is true.
-//! - A build with the feature `strict`: true. For example
-//!   `cargo build --release -p latchwork-sim --features strict`.
-//! - Any other release build, and a model of `loom`: false. The compiler removes the assertion and
-//!   its operands.
+//! - A build with the feature `strict`: [`STRICT`] is true. For example `cargo build --release -p
+//!   latchwork-sim --features strict`.
+//! - Any other build, and a test under the model checker loom: [`STRICT`] is false. The compiler
+//!   removes the assertion and its operands.
 //!
-//! [`STRICT`] is a constant of this crate, so that one feature decides for the whole workspace.
+//! [`STRICT`] is a constant of this crate. So one feature decides for the whole workspace.
 //!
-//! # What goes where
+//! # Where an assertion stands
 //!
-//! - A relation that is cheap to test stands at the place that relies on the relation, in
-//!   [`strict_assert!`] or one of its relatives.
-//! - A property of a whole structure stands in a method `check`, beside the type. Each change of
-//!   the structure ends with [`strict_check!`]. A method `check` uses `assert!`: the caller decides
-//!   when the check runs.
-//! - A relation of constants is a `const _: () = assert!(..)`, which costs a compiler error.
+//! - A relation that is cheap to test is asserted at the place that relies on it, by
+//!   [`strict_assert!`], [`strict_assert_eq!`] or [`strict_assert_ne!`].
+//! - The properties of a whole structure are in a method `check` of its type. Each change of the
+//!   structure ends with [`strict_check!`]. A method `check` uses `assert!`, because its caller
+//!   decides when the check runs.
+//! - A relation of constants is a `const _: () = assert!(..)`. If it is false, the program does not
+//!   compile.
 //!
 //! ```
 //! use latchwork_strict::{strict_assert, strict_check};
@@ -46,8 +47,9 @@
 //! Ring { used: 1, size: 2 }.take();
 //! ```
 
-/// Whether assertions run in this build. A model checker of threads runs without them: their loads
-/// would be steps of the model, and could order what the code itself does not order.
+/// Whether assertions run in this build. Under the model checker loom they do not run. The loads of
+/// an assertion would be steps of the model, and could create an order that the code itself does
+/// not create.
 pub const STRICT: bool = cfg!(all(not(loom), any(debug_assertions, feature = "strict")));
 
 /// `assert!` where [`STRICT`] holds.

@@ -1,4 +1,5 @@
-//! Sizes and times as people write them. Flags, settings and property files use only this grammar.
+//! Parses sizes and times as people write them. Flags, settings and property files use this
+//! grammar.
 //!
 //! ```text
 //!   value = number [unit]        no space between them
@@ -12,10 +13,11 @@
 //!
 //! # Guarantees
 //!
-//! - Whole numbers are exact. A fraction of a size is cut to whole bytes. A fraction of a time is
-//!   rounded to nanoseconds. A fraction that would become 0 in this way is refused.
-//! - `KB` and `MB` are refused: they mean powers of 1000 to some readers and powers of 1024 to
-//!   others.
+//! - A number of digits only is exact. A number with a fraction or an exponent is computed as a
+//!   64-bit float. Such a size is cut to whole bytes, and such a time is rounded to nanoseconds. If
+//!   the result would be 0 although the number is not 0, the text is refused.
+//! - `KB` and `MB` are refused, because they mean powers of 1000 to some readers and powers of 1024
+//!   to others.
 //! - A number that is negative, infinite or too large is refused.
 //!
 //! ```
@@ -54,6 +56,7 @@ pub enum TimeUnit {
     Minutes,
 }
 
+/// The names of each unit of a size, in lower case, and its bytes.
 const SIZES: [(&[&str], u64); 5] = [
     (&["b"], 1),
     (&["k", "kib"], 1 << 10),
@@ -62,6 +65,7 @@ const SIZES: [(&[&str], u64); 5] = [
     (&["t", "tib"], 1 << 40),
 ];
 
+/// The names of each unit of a time, and its nanoseconds.
 const TIMES: [(&[&str], u64); 6] = [
     (&["ns"], 1),
     (&["us", "µs"], 1_000),
@@ -90,7 +94,8 @@ impl TimeUnit {
     }
 }
 
-/// The number of bytes in `text`, or `None` if `text` is not a size. 0 is a size.
+/// Parses `text` as a number of bytes; `None` if `text` is not a size or too large. `plain` is the
+/// unit of a number without a unit. 0 is a size.
 pub fn size(text: &str, plain: SizeUnit) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     match Number::split(&lower, &SIZES, plain.bytes())? {
@@ -102,7 +107,8 @@ pub fn size(text: &str, plain: SizeUnit) -> Option<u64> {
     }
 }
 
-/// The time in `text`, or `None` if `text` is not a time. 0 is a time.
+/// Parses `text` as a time; `None` if `text` is not a time or too large. `plain` is the unit of a
+/// number without a unit. 0 is a time.
 pub fn time(text: &str, plain: TimeUnit) -> Option<Duration> {
     match Number::split(text, &TIMES, plain.nanos())? {
         (Number::Whole(number), unit) => number.checked_mul(unit).map(Duration::from_nanos),
@@ -115,11 +121,11 @@ pub fn time(text: &str, plain: TimeUnit) -> Option<Duration> {
 
 /// Whether `amount` fits into a `u64`, and is 0 only if `number` is 0.
 fn fits(amount: f64, number: f64) -> bool {
-    // As a float, the largest u64 is 2^64.
+    // The largest u64 becomes 2^64 as a float, so the comparison must be strict.
     amount < u64::MAX as f64 && (amount >= 1.0 || number == 0.0)
 }
 
-/// A size for people, in the largest unit that gives a whole number.
+/// Formats a number of bytes for people, in the largest unit that gives a whole number.
 pub fn show_size(bytes: u64) -> String {
     let fits = |(_, unit): &&(&[&str], u64)| bytes > 0 && bytes.is_multiple_of(*unit);
     match SIZES.iter().rev().find(fits) {
@@ -144,7 +150,7 @@ impl Number {
             "" => plain,
             name => units.iter().find(|(names, _)| names.contains(&name))?.1,
         };
-        // The standard library parses "+5" and "inf" as floats.
+        // The standard library would accept "+5" and "inf" as numbers, and this grammar does not.
         if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Errors, [`Member`] and executor settings of all clusters. [`Blueprint`] builds the nodes and the
-//! pool of a cluster in one process.
+//! [`ClusterError`], [`Member`] and the executor settings, for all kinds of clusters. [`Blueprint`]
+//! builds the nodes and the pool of a cluster in one process.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::protocol::{Node, Worker, new_node};
 use crate::{ClusterConfig, ConfigError};
 
-/// Why a cluster could not be started, or did not run to its end.
+/// The reason why a cluster could not be started, or did not run to its end.
 #[derive(Debug, Error)]
 pub enum ClusterError {
     /// The configuration is impossible.
@@ -36,14 +36,14 @@ pub enum ClusterError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// A worker panicked, or a handler did not start. A panicked worker leaves its locks and
-    /// latches taken, so the cluster must be discarded.
+    /// A worker panicked, or a handler did not start. The locks and latches of a panicked worker
+    /// stay taken, so discard the cluster.
     #[error("{thread} panicked: {message}; discard the cluster")]
     Panicked {
         /// The name of the thread: `node1-worker0` or `node1-handler`. Nodes count from 1, workers
         /// from 0.
         thread: String,
-        /// The text of the panic, or what happened instead.
+        /// The text of the panic, or another reason.
         message: String,
     },
     /// A worker could not leave gracefully.
@@ -64,7 +64,7 @@ impl ClusterError {
     }
 }
 
-/// Nodes in the fabric with their caches, before the pool exists.
+/// The nodes of a cluster with their caches, registered at the fabric, before the pool exists.
 pub(crate) struct Blueprint {
     geometry: Geometry,
     memory: Vec<(MemoryNodeId, u64)>,
@@ -89,8 +89,8 @@ impl Blueprint {
                     Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
                         .with_replacement(config.node.replacement_policy());
                 fabric.add_compute_node(id)?;
-                // The cache is registered before any port registers its own memory, so that its key
-                // is the same on all nodes.
+                // The cache is registered before any port registers its own memory. So all nodes
+                // register it as their first region, and its key is the same on all nodes.
                 let arena = fabric.register(id, cache.arena().clone())?;
                 Ok((id, cache, arena))
             })
@@ -208,11 +208,13 @@ pub(crate) fn worker_config(config: &ClusterConfig, index: usize) -> ExecutorCon
     }
 }
 
-/// The longest yield after which a worker still counts its core as its own.
+/// The longest yield of a worker after which the worker still counts its core as its own. A longer
+/// yield shows that another program uses the core.
 ///
 /// Workers of this cluster that share a core take turns, and must not count each other as foreign
-/// programs. So the limit grows with the workers per core. It assumes that all workers of the
-/// cluster run on this machine; on several machines it is longer than needed.
+/// programs. So the limit grows with the number of workers per core. The formula assumes that all
+/// workers of the cluster run on this machine. For several machines the limit is longer than
+/// needed.
 fn yield_limit(config: &ClusterConfig) -> Duration {
     // A foreign program usually keeps the core for longer than this: a time slice of the kernel
     // ends at a tick, every 1 to 4 ms.
@@ -223,8 +225,8 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
-/// The configuration of a handler. A handler never spins. It yields before each of two idle sweeps,
-/// and then parks. It serves a node only while no worker of that node polls.
+/// The configuration of a handler. An idle handler never spins: it yields before each of two idle
+/// sweeps, and then parks. A handler serves its node only while no worker of the node polls.
 pub(crate) fn handler_config(config: &ClusterConfig, node: usize) -> ExecutorConfig {
     ExecutorConfig { spin_sweeps: 0, yield_sweeps: 2, ..worker_config(config, node + (1 << 32)) }
 }

@@ -1,4 +1,4 @@
-//! [`ClusterConfig`]: the settings of a cluster, checked before anything starts.
+//! [`ClusterConfig`]: the settings of a cluster, and the checks before any memory is taken.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,15 +20,16 @@ pub struct ClusterConfig {
     pub memory_nodes: usize,
     /// The number of workers of each compute node.
     pub workers: usize,
-    /// The most operations that a worker has in flight.
+    /// The highest number of operations that a worker has in flight.
     pub inflight: usize,
-    /// The most tasks that a worker on threads polls in one sweep; 2 by default. A simulated worker
-    /// ignores this: its sweeps poll all ready tasks.
+    /// The highest number of tasks that a worker polls in one sweep, by default 2. A simulated
+    /// worker ignores this setting, because its sweeps poll all ready tasks.
     ///
     /// A doorbell on shared memory costs almost nothing, but other nodes wait for the end of a
-    /// sweep. So few tasks per sweep are best. The worker keeps an obtained line for its task for
-    /// [`lapse`](NodeSettings::lapse). With many long operations in flight, one round of all tasks
-    /// can take longer than that. Then a contended line may be lost again before its task runs.
+    /// sweep. So few tasks per sweep are best. A worker keeps a line that arrived for a task for
+    /// the time [`lapse`](NodeSettings::lapse). With many long operations in flight, one round of
+    /// all tasks can take longer than that time. Then the node may lose a contended line before the
+    /// line's task runs.
     pub sweep_tasks: usize,
     /// The size of each memory node in bytes.
     pub memory_bytes: u64,
@@ -36,24 +37,24 @@ pub struct ClusterConfig {
     pub cache_bytes: usize,
     /// The number of lines in each compute node's cache. If it is set, `cache_bytes` is ignored.
     pub cache_frames: Option<usize>,
-    /// Touches all memory of a process at the start of its nodes. Then the start takes longer, and
-    /// the first accesses are not slowed by page faults. Off by default. A simulated cluster
-    /// ignores this.
+    /// Whether a process touches all its memory at the start of its nodes. The start then takes
+    /// longer, and no page fault slows a first access. Off by default. A simulated cluster ignores
+    /// this setting.
     pub prefault: bool,
     /// The size of a line in bytes.
     pub line_size: u32,
     /// The size of a chunk in bytes.
     pub chunk_size: u64,
-    /// The seed of all random choices.
+    /// The seed of all random choices of the cluster.
     pub seed: u64,
-    /// The CPU cost of a sweep that made progress, without the cost of its work. Only simulated
-    /// workers use this.
+    /// The CPU cost of a sweep that made progress, without the cost of the work in the sweep. Only
+    /// simulated workers use this setting.
     pub sweep_cost: Duration,
     /// The protocol of the cluster; see [`Protocol::policy`](crate::Protocol::policy).
     pub policy: Policy,
     /// The settings of each compute node.
     pub node: NodeSettings,
-    /// The settings of each compute node for the pool.
+    /// The settings of each compute node's part of the memory pool.
     pub pool: PoolSettings,
 }
 
@@ -80,7 +81,7 @@ impl Default for ClusterConfig {
     }
 }
 
-/// The mistake in a configuration.
+/// A mistake in a configuration. The text says which values are possible.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// The number of compute nodes is not 1 to 58.
@@ -101,7 +102,7 @@ pub enum ConfigError {
     /// There is no worker.
     #[error("a compute node needs at least one worker")]
     Workers,
-    /// There is no operation in flight.
+    /// The limit of operations in flight is zero.
     #[error("a worker needs at least one operation in flight")]
     Inflight,
     /// The cache is too small.
@@ -156,7 +157,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// The fewest frames of a cache. With fewer frames a single operation could wait for a second line
+/// The fewest frames of a cache. With one frame, an operation could wait for its second line
 /// forever.
 const FRAMES_MIN: usize = 4;
 const _: () = assert!(FRAMES_MIN >= 2, "an operation holds two lines at a time");
@@ -166,13 +167,14 @@ impl ClusterConfig {
     pub fn cache_size(&self) -> usize {
         let Some(frames) = self.cache_frames else { return self.cache_bytes };
         let line_size = self.line_size.max(1) as usize;
-        // `check` refuses more frames than this, and `footprint` must not overflow.
+        // `check` refuses more frames than this, so the bound changes no valid configuration. It
+        // keeps `footprint` from an overflow.
         let most = ARENA_MAX as usize / line_size + 1;
         Cache::footprint(frames.min(most), line_size)
     }
 
-    /// The fewest bytes of a cache with lines of this size: four frames and their metadata. The
-    /// other settings do not matter.
+    /// The fewest bytes of a cache with lines of this size: four frames and their metadata. Only
+    /// `line_size` matters.
     pub fn cache_bytes_min(&self) -> usize {
         Cache::footprint(self.frames_min(), self.line_size as usize)
     }
@@ -181,7 +183,8 @@ impl ClusterConfig {
         FRAMES_MIN
     }
 
-    /// Checks everything that can be checked before memory is taken.
+    /// Checks everything that can be checked before memory is taken. Returns the geometry of the
+    /// pool.
     ///
     /// # Errors
     /// The first mistake.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use latchwork_engine::CpuCosts;
 use latchwork_verbs_sim::CpuProfile;
 
-/// The costs of work on cached lines, for [`Settings::costs`](latchwork_engine::Settings::costs).
-/// The simulated fabric charges the rest of the profile by itself.
+/// The costs of work on cached lines, for `NodeSettings::costs`. The simulated fabric charges the
+/// other costs of the profile.
 pub(crate) fn cpu_costs(profile: &CpuProfile) -> CpuCosts {
     CpuCosts {
         hit: Duration::from_nanos(profile.hit_ns),

@@ -14,25 +14,24 @@ use crate::host::Host;
 use crate::ports::Ports;
 use crate::protocol::Node;
 
-/// A cluster of memory nodes and compute nodes in one process, on shared memory. It is the default
-/// for programs that embed Latchwork.
+/// A cluster of memory nodes and compute nodes in one process, on shared memory. Programs that
+/// embed Latchwork use this cluster by default.
 ///
-/// Memory nodes are only memory. Each compute node has a handler thread. While none of the node's
+/// A memory node is only memory. Each compute node has a handler thread. While none of the node's
 /// workers polls, the handler sleeps until a message arrives. Workers are threads that
-/// [`run`](Embedded::run) starts. Dropping the cluster ends the threads.
+/// [`run`](Embedded::run) starts. Dropping the cluster ends the handler threads.
 pub struct Embedded(Host);
 
 impl Embedded {
     /// Starts the cluster.
     ///
     /// # Errors
-    /// A wrong configuration, or a refusal by the machine.
+    /// A wrong configuration, or the machine gives no memory or no thread.
     pub fn start(config: ClusterConfig) -> Result<Embedded, ClusterError> {
         Embedded::start_on(config, Threaded::Shm(shm::ShmFabric::new(shm::ShmConfig::default())))
     }
 
-    /// Starts the cluster on an empty fabric of any kind. All nodes of the cluster are in this
-    /// process.
+    /// Starts the cluster on an empty fabric of any kind. All nodes are in this process.
     ///
     /// # Errors
     /// Like [`start`](Embedded::start).
@@ -66,7 +65,7 @@ impl Embedded {
         &self.0.nodes
     }
 
-    /// The counters of all workers.
+    /// The sum of the counters of all workers.
     pub fn counters(&self) -> Counters {
         self.nodes().iter().map(|node| node.counters()).sum()
     }

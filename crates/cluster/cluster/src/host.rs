@@ -1,5 +1,5 @@
-//! [`Host`]: the threads of one process. Each compute node has a handler. Workers exist during a
-//! run.
+//! [`Host`]: the threads of one process. Each compute node has a handler thread for its whole life.
+//! Worker threads exist during a run.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_
 use crate::ports::Ports;
 use crate::protocol::{Node, Worker};
 
-/// The running compute nodes of this process. Dropping it ends their threads.
+/// The running compute nodes of this process. Dropping the host ends the handlers.
 pub(crate) struct Host {
     pub(crate) config: ClusterConfig,
     pub(crate) clock: Clock,
@@ -28,7 +28,7 @@ pub(crate) struct Host {
     handlers: Vec<Handler>,
 }
 
-/// Serves its node while none of the node's workers polls.
+/// A thread that serves its node while none of the node's workers polls.
 struct Handler {
     stop: Arc<AtomicBool>,
     notifier: Notifier,
@@ -74,7 +74,7 @@ impl Host {
                 .map(|(port, inbox)| Worker::start_handler(&node, port, inbox, &handle));
             match worker {
                 Ok(_worker) => {
-                    // The starting thread waits for this result.
+                    // The thread that starts the handler waits for this result.
                     let _ = started.send(Ok(handle.notifier()));
                     executor.run_until_stopped(&stopped);
                 }
@@ -111,7 +111,7 @@ impl Host {
                     threads.push((name, thread));
                 }
             }
-            // Every thread is joined before the first error is returned.
+            // All threads are joined before an error is returned.
             let mut panicked = None;
             let mut ends = Vec::new();
             for (name, thread) in threads {
@@ -122,7 +122,8 @@ impl Host {
                     }
                 }
             }
-            // A panic is reported before the errors that it caused.
+            // A panic is reported first, because the errors of other workers may follow from the
+            // panic.
             strict_assert!(
                 panicked.is_some() || ends.len() == workers * self.nodes.len(),
                 "{} results of {workers} workers on each of {} nodes",
@@ -167,7 +168,7 @@ impl Drop for Host {
         }
         for handler in &mut self.handlers {
             if let Some(thread) = handler.thread.take() {
-                // The panic was already printed on standard error.
+                // The panic of the handler was already printed on standard error.
                 let _ = thread.join();
             }
         }

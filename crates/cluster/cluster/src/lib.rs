@@ -1,4 +1,4 @@
-//! Clusters: their configuration, their start, and code on every worker.
+//! Clusters: their configuration, their start, and running code on every worker.
 //!
 //! ```text
 //!   ClusterConfig ──► Embedded   threads of this process, real time
@@ -8,20 +8,23 @@
 //!                        └── run(body) ──► body(Member) on every worker of every compute node that is here
 //! ```
 //!
-//! All three build the same nodes from the same configuration. A program for one of them runs on
-//! the others too. `Joined` finds the other nodes through a `latchwork_membership::Membership`.
-//! Those are compute nodes, and processes that are memory nodes (`MemoryHost`). A `Transport`
-//! connects them: shared memory of one machine, sockets, or RDMA devices.
+//! All three build the same nodes from the same configuration. A program for one of them also runs
+//! on the others. `Joined` finds the nodes of other processes through a
+//! `latchwork_membership::Membership`. These nodes are compute nodes and memory nodes
+//! (`MemoryHost`). A `Transport` connects the processes: shared memory of one machine, sockets, or
+//! RDMA devices.
 //!
 //! # Rules of a cluster of processes
 //!
-//! - A compute node touches no line before it and all nodes that may own lines know each other.
-//! - A node leaves gracefully in this order: the node owns no line, no other node requests a line
-//!   from it, and its id may be reused.
-//! - A dead node keeps what it owned. A request for such a line gets an error in bounded time, and
-//!   the other lines stay usable.
-//! - When a node is known dead, the members fence it. Agents refuse the node, and members destroy
-//!   its connections on RDMA devices. On shared memory the members kill the rest of its process.
+//! - A compute node touches no line until the node and all nodes that may own lines know each
+//!   other.
+//! - A graceful leave has this order: the node owns no line, no other node requests a line from the
+//!   node, and the node's id becomes free.
+//! - A dead node keeps the lines that it owned. A request for such a line gets an error in bounded
+//!   time. The other lines stay usable.
+//! - When a view shows a node dead, the members fence the node. Agents refuse its requests. On RDMA
+//!   devices the members destroy its connections. On shared memory they kill what remains of its
+//!   process.
 //!
 //! ```
 //! use latchwork_cluster::{ClusterConfig, Embedded};

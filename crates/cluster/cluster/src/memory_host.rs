@@ -11,23 +11,23 @@ use crate::transport::Transport;
 /// A memory node: memory of this process for the compute nodes of other processes. The process runs
 /// no protocol code. It renews its lease, admits its peers and fences dead nodes.
 ///
-/// [`leave`](MemoryHost::leave) ends it gracefully. A memory node that is dropped without a leave
-/// is dead. Its content is lost in both cases.
+/// [`leave`](MemoryHost::leave) ends the node gracefully. A memory node that is dropped without a
+/// leave is dead. In both cases the content of its memory is lost.
 pub struct MemoryHost {
     address: String,
     _introductions: Introductions,
-    // Dropped last: a dead node must not still hold memory that other nodes share.
+    // Dropped last, because other nodes must not share memory of a node that is already dead.
     membership: Mortal,
 }
 
 impl MemoryHost {
-    /// Serves zeroed memory as the memory node of `membership`, with the size given at the join.
-    /// With `prefault` the process touches all memory now, otherwise at the first access. A node
-    /// that cannot start leaves again.
+    /// Serves zeroed memory as the memory node of `membership`. The join gave the size. With
+    /// `prefault` the process touches all memory now, otherwise each page at its first access. A
+    /// node that cannot start leaves the cluster.
     ///
     /// # Errors
-    /// When this member is a compute node; when a memory node of the cluster has died, or a member
-    /// uses another fabric; a refusal by the machine; an error of the store.
+    /// This member is a compute node; a memory node of the cluster has died; a member uses another
+    /// fabric; the machine gives no memory or no thread; an error of the store.
     pub fn start(
         transport: &Transport,
         membership: Membership,
@@ -40,7 +40,7 @@ impl MemoryHost {
             }
             Err(error) => {
                 // The node has served no other node, so no data is lost. If the leave fails too,
-                // the node is dead.
+                // the drop of `mortal` makes the node dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -62,8 +62,8 @@ impl MemoryHost {
         self.membership.0.view().compute().count()
     }
 
-    /// Leaves gracefully. The node waits up to `patience` until no compute node is a member, and
-    /// returns whether that is so. Its memory is lost in any case.
+    /// Leaves gracefully. The node first waits up to `patience` until no compute node is a member.
+    /// Returns whether no compute node was a member. The content of the memory is lost in any case.
     ///
     /// # Errors
     /// When the lease has ended, or the store does not answer.
@@ -88,7 +88,8 @@ fn serve(
     let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
     let link = transport.open(membership)?;
     let view = membership.view();
-    // A restarted memory node gets another id and does not have the lost content.
+    // A memory node with the old id would need the old content. A restarted memory node has another
+    // id and none of it.
     if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
         return Err(error);
     }

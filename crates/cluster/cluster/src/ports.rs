@@ -1,4 +1,4 @@
-//! [`Ports`]: makes the ports of a process in a cluster.
+//! [`Ports`]: makes all ports of the nodes of this process.
 
 use std::rc::Rc;
 
@@ -6,9 +6,9 @@ use latchwork_fabric::{AnyFabric, AnyInbox, Permission, Port, Threaded};
 use latchwork_runtime::Handle;
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
-/// A fabric, and this process's permission to use it. Every port of a process with a lease is made
-/// here, so that every such port has the permission. The type is `Send`, because each worker's
-/// thread needs one.
+/// A fabric, and this process's permission to use it. All ports of a process with a lease come from
+/// here, so that each of them has the permission. The type is `Send`, because the thread of each
+/// worker needs a copy.
 #[derive(Clone)]
 pub(crate) struct Ports {
     fabric: Threaded,
@@ -16,17 +16,18 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// The ports of a process that is the whole cluster. No other process can find it dead.
+    /// The ports of a process that has the whole cluster. No other process exists that could see
+    /// its nodes dead.
     pub(crate) fn new(fabric: Threaded) -> Ports {
         Ports { fabric, permission: Permission::default() }
     }
 
     /// The ports of a node that may touch memory only while its lease is certainly valid.
     ///
-    /// The clock of the lease, `CLOCK_BOOTTIME`, runs on while the machine is suspended. The clock
-    /// of the store runs on too. `CLOCK_MONOTONIC` stops during a suspension. By that clock a
-    /// machine that wakes up after an hour would use the rest of its lease. Linux gives both clocks
-    /// to a process without a system call, at the same cost.
+    /// The clock of the lease is `CLOCK_BOOTTIME`. This clock and the clock of the store continue
+    /// while the machine is suspended. `CLOCK_MONOTONIC` stops during a suspension. By
+    /// `CLOCK_MONOTONIC` a machine that wakes up after an hour would use the rest of its ended
+    /// lease. Linux gives both clocks to a process without a system call, at the same cost.
     #[cfg(feature = "processes")]
     pub(crate) fn leased(fabric: Threaded, lease: latchwork_membership::Lease) -> Ports {
         Ports { fabric, permission: Permission::while_it(move || lease.is_valid()) }

@@ -1,7 +1,8 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
 //!
-//! This is the one place that names the protocols. All other code above the engine uses the types
-//! of this file, so another protocol needs changes only here.
+//! This is the one place between the engine and the programs that names the protocols. All other
+//! code there uses the types of this file. The worlds of hunts draw from some protocols by name
+//! (`latchwork_hunt::Scenario::from_seed`), and so do some tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +16,9 @@ pub use latchwork_selcc::{Policy, describe, read_message};
 pub type Node = latchwork_engine::CoherenceNode<Selcc>;
 /// One worker's view of its node's coherent memory.
 pub type Worker = latchwork_engine::Worker<Selcc>;
-/// Keeps a line at its node for one local access.
+/// The right of an access to use a line once before the line may leave its node.
 pub type Ticket = latchwork_engine::Ticket<Selcc>;
-/// A line that a transaction keeps at its node.
+/// A line lock of a transaction, which keeps the line at its node.
 pub type Lock = latchwork_engine::Lock<Selcc>;
 
 /// Builds a compute node that runs the protocol of this policy.
@@ -40,7 +41,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Protocol; 2] = [Protocol::Selcc, Protocol::Sel];
 
-    /// The names of all protocols, for a person.
+    /// The names of all protocols, for messages.
     pub(crate) fn names() -> String {
         Self::ALL.map(Protocol::name).join(" and ")
     }
@@ -50,7 +51,7 @@ impl Protocol {
         self.policy().name
     }
 
-    /// The engine's policy for this protocol.
+    /// The policy with which [`Node`] runs this protocol.
     pub const fn policy(self) -> Policy {
         match self {
             Protocol::Selcc => Policy::SELCC,

@@ -1,4 +1,4 @@
-//! [`Simulated`]: a cluster in virtual time, all on this thread.
+//! [`Simulated`]: a cluster in virtual time, wholly on the calling thread.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -28,8 +28,8 @@ use crate::reclaim;
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
 
 /// A cluster in one simulated world. The nodes, the protocol and the contract of the fabric are
-/// those of [`Embedded`](crate::Embedded). Time is virtual, and one seed decides everything that a
-/// fabric leaves open. So a run can be repeated.
+/// those of [`Embedded`](crate::Embedded). Time is virtual. One seed decides everything that the
+/// contract of a fabric leaves open, so a run can be repeated.
 pub struct Simulated {
     config: ClusterConfig,
     kernel: Kernel,
@@ -39,7 +39,8 @@ pub struct Simulated {
     handlers: Vec<(VirtualWorker, Worker)>,
     /// Whether the lease of each node is valid.
     leases: Vec<Arc<AtomicBool>>,
-    /// The powers of all workers and handlers, with the index of their node.
+    /// The powers (control of the CPU) of all workers and handlers, each with the index of its
+    /// node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
     watch: RefCell<Option<WorldWatch>>,
@@ -59,14 +60,15 @@ pub enum SimulatedNode {
 
 impl Simulated {
     /// Builds the cluster in its own world, with the configuration's seed. If the network simulates
-    /// a NIC profile, the workers' CPU costs come from that profile.
+    /// a NIC profile, the CPU costs of the workers come from that profile.
     ///
     /// # Errors
-    /// A wrong configuration, or a refusal by the machine.
+    /// A wrong configuration, or the machine gives no memory.
     pub fn start(mut config: ClusterConfig, network: sim::SimConfig) -> Result<Self, ClusterError> {
         config.check()?;
-        // With drawn timing a run searches for races: the seed orders events of one instant. With a
-        // NIC profile a run measures: such events keep their order of arrival.
+        // A run with drawn timing searches for races, so the seed orders events of one instant. A
+        // run with a NIC profile measures, so such events keep the order in which they were
+        // scheduled.
         let ties = match network.timing {
             sim::Timing::Drawn(_) => Ties::Seeded,
             sim::Timing::Nic(_) => Ties::FirstCome,
@@ -205,14 +207,14 @@ impl Simulated {
     }
 
     /// Sets the function that each later [`run`](Simulated::run) calls after every event, or
-    /// removes that function. The function can measure in the middle of a run. It must not call
-    /// `set_watch`.
+    /// removes that function. The function can read counters in the middle of a run. It must not
+    /// call `set_watch`.
     pub fn set_watch(&self, watch: Option<WorldWatch>) {
         *self.watch.borrow_mut() = watch;
     }
 
-    /// Like [`run`](Simulated::run), and calls `watch` after every event, in place of the function
-    /// of [`set_watch`](Simulated::set_watch). `watch` can check invariants at every step.
+    /// Like [`run`](Simulated::run), but calls `watch` after every event, and not the function of
+    /// [`set_watch`](Simulated::set_watch). `watch` can check invariants at every step.
     ///
     /// # Errors
     /// Like [`run`](Simulated::run).
@@ -259,7 +261,8 @@ impl Simulated {
                 let (actor, member) = self.start_worker((node, worker, index))?;
                 let handle = actor.handle();
                 let body = body.clone();
-                // A service, so that the worker's own tasks have the whole depth.
+                // A service does not count towards the worker's depth, so the worker's own tasks
+                // have it all.
                 tasks.push(handle.spawn_service(async move {
                     let memory = member.memory.clone();
                     let result = body(member).await;
@@ -271,9 +274,9 @@ impl Simulated {
         Ok((actors, tasks))
     }
 
-    /// Starts one worker, for code that steps the world itself. The place is the node, the worker
-    /// on its node, and the worker in the cluster, each counted from 0. Await [`Worker::leave`]
-    /// before the worker is dropped.
+    /// Starts one worker, for code that steps the world itself. `place` has the index of the node,
+    /// of the worker on its node, and of the worker in the cluster, each from 0. Await
+    /// [`Worker::leave`] before the worker is dropped.
     ///
     /// # Errors
     /// [`ClusterError::Setup`]: a refusal of the fabric.
@@ -303,15 +306,14 @@ impl Simulated {
 
     // ---- faults of whole nodes -------------------------------------------------------------------
 
-    /// Takes the CPU from all workers and the handler of a compute node for `duration`. Verbs of
-    /// the node in flight continue, and so do verbs of other nodes to it. The node does not notice
-    /// the pause.
+    /// Takes the CPU from all workers and the handler of a compute node for `duration` of virtual
+    /// time. Verbs in flight continue, from and to the node. The node does not notice the pause.
     pub fn pause(&self, node: usize, duration: Duration) {
         self.with_powers(node, |power| power.stop_for(duration));
     }
 
-    /// Crashes a compute node. Its workers never run again, its requests that have not begun never
-    /// begin, and verbs to it fail. The other nodes are not notified.
+    /// Crashes a compute node. Its workers never run again. Its requests that have not begun never
+    /// begin, and verbs to the node fail. The other nodes are not notified.
     ///
     /// # Panics
     /// When there is no such node.
@@ -329,7 +331,8 @@ impl Simulated {
     }
 
     /// Crashes a compute node like [`kill`](Simulated::kill), but its submitted requests stay in
-    /// flight. They take effect at every node that has not [fenced](Simulated::fence) it.
+    /// flight. They take effect at every node that has not [fenced](Simulated::fence) the dead
+    /// node.
     ///
     /// # Panics
     /// When there is no such node.
@@ -341,8 +344,8 @@ impl Simulated {
         strict_check!(self);
     }
 
-    /// Ends the lease of a compute node while the node runs. The node rings no doorbell any more.
-    /// Work requests that its workers post end with
+    /// Ends the lease of a compute node while the node runs. From now on the node rings no
+    /// doorbell. Work requests that its workers post end with
     /// [`VerbError::SelfFenced`](latchwork_verbs::VerbError::SelfFenced). Its submitted requests
     /// stay in flight. The other nodes are not notified.
     ///
@@ -352,18 +355,18 @@ impl Simulated {
         self.leases[node].store(false, Ordering::Relaxed);
     }
 
-    /// Whether the lease of a compute node has ended. Such a node is dead for the other nodes,
-    /// although it runs.
+    /// Whether the lease of a compute node has ended. Such a node counts as dead for the other
+    /// nodes, although its workers run.
     pub fn has_lapsed(&self, node: usize) -> bool {
         self.leases.get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
     }
 
-    /// Whether a compute node is still a member: neither dead nor without a lease.
+    /// Whether a compute node is still a member: it was not killed, and its lease has not ended.
     pub fn lives(&self, node: usize) -> bool {
         node < self.nodes().len() && !self.is_dead(node) && !self.has_lapsed(node)
     }
 
-    /// Lets a node fence a dead node from now on.
+    /// Makes the node `by` fence a dead node from now on.
     ///
     /// # Panics
     /// When there is no such node.
@@ -377,8 +380,9 @@ impl Simulated {
         fenced.expect("a node of this fabric");
     }
 
-    /// A compute node gives up a dead node, in the order of a cluster of processes. First its
-    /// fabric removes the peer. Then every wait for an answer of the dead node ends.
+    /// Makes a compute node forget a dead node, in the order of a cluster of processes. First the
+    /// fabric of the node removes the peer. Then every wait of the node for an answer of the dead
+    /// node ends.
     ///
     /// # Panics
     /// When there is no such node.
@@ -389,8 +393,8 @@ impl Simulated {
         own.miss(dead);
     }
 
-    /// Lets a compute node reclaim a dead node: it empties the epoch slot. Every member must have
-    /// fenced the dead node. Returns whether it is done.
+    /// Makes a compute node reclaim a dead node: empty the dead node's epoch slot. Every member
+    /// must have fenced the dead node before. The returned task says whether the slot is empty.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
@@ -430,10 +434,10 @@ impl Simulated {
         self.network.lose_memory_node(node)
     }
 
-    /// The CPU time of each present worker, with the index of its node.
+    /// The CPU time of each worker that exists now, with the index of its node.
     pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
         let powers = self.powers.borrow();
-        // Handlers come first, and they never end.
+        // The powers of the handlers come first, and no handler ends.
         strict_assert!(powers.len() >= self.handlers.len(), "the power of a handler is gone");
         let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.has_ended());
         there.map(|(node, power)| (*node, power.worked())).collect()
@@ -444,16 +448,16 @@ impl Simulated {
         powers.iter().filter(|(of, _)| *of == node).for_each(|(_, power)| act(power));
     }
 
-    /// Runs the world for `time`, so that messages in flight arrive.
+    /// Runs the world for `time` of virtual time, so that messages in flight arrive.
     pub fn settle(&self, time: Duration) {
         self.kernel.run_until(self.kernel.now() + time, || false);
     }
 }
 
-/// Workers, which run as long as their values exist, and their tasks.
+/// The workers of a run, which run as long as their values exist, and the tasks of the run.
 type Spawned<T> = (Vec<VirtualWorker>, Vec<JoinHandle<Result<T, MemoryError>>>);
 
-/// A permission that is valid as long as the lease.
+/// A permission that is valid as long as the lease is.
 fn lasts(lease: &Arc<AtomicBool>) -> Permission {
     let lease = Arc::clone(lease);
     Permission::while_it(move || lease.load(Ordering::Relaxed))

@@ -7,15 +7,16 @@ use latchwork_verbs_sim::NicWork;
 
 use crate::Simulated;
 
-/// The working time of NICs and workers up to one time. The difference of two values is the work in
-/// between.
+/// The working time of NICs and workers from the start of the world up to one time. The difference
+/// of two values is the work between their times.
 #[derive(Clone, Debug)]
 pub struct Usage {
     /// The end of the counted time.
     pub at: Time,
     /// The NICs of all nodes.
     pub nics: Vec<NicWork>,
-    /// The present workers without handlers, with the index of their compute node.
+    /// The CPU time of each worker that exists now, without handlers, with the index of its compute
+    /// node.
     pub workers: Vec<(usize, Duration)>,
 }
 

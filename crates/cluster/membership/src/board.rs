@@ -1,4 +1,5 @@
-//! [`Board`]: the present view, its waiters and its followers.
+//! [`Board`]: the latest view that a node knows, the threads that wait for changes of the view, and
+//! the callbacks (followers) that get the changes.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,10 +9,10 @@ use latchwork_strict::strict_assert;
 
 use crate::view::View;
 
-/// The callback that gets changed views. It may miss a view when a later view is there.
+/// A callback that gets changed views. A callback may miss a view when a later view has arrived.
 pub(crate) type Callback = Box<dyn FnMut(&View) + Send>;
 
-/// The present view of a node.
+/// The latest view that a node knows.
 pub(crate) struct Board {
     state: Mutex<Posted>,
     changed: Condvar,
@@ -20,7 +21,7 @@ pub(crate) struct Board {
 
 struct Posted {
     view: Arc<View>,
-    /// Why the view may be old: the last error of the store.
+    /// The last error of the store, because of which the view may be old.
     trouble: Option<String>,
     stopped: bool,
 }
@@ -31,8 +32,8 @@ struct Follower {
     seen: Option<Arc<View>>,
 }
 
-// No code under these locks panics half-way through a change, except a callback. A panic of a
-// callback on a thread of the node ends the node's lease.
+// A panic cannot leave the data under these locks half changed, except a panic of a callback. A
+// panic of a callback on a thread of the node ends the node's lease.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -47,8 +48,8 @@ impl Board {
         Arc::clone(&locked(&self.state).view)
     }
 
-    /// Posts a view, unless the present one is newer. Waiters and followers are notified if the
-    /// members differ.
+    /// Replaces the view, unless the present view is as new or newer. Wakes waiters and calls
+    /// followers if the members differ.
     pub(crate) fn post(&self, view: View) {
         {
             let mut state = locked(&self.state);
@@ -98,29 +99,32 @@ impl Board {
         locked(&self.state).trouble = Some(why);
     }
 
-    /// The last error for messages: empty, or text that begins with a comma.
+    /// The last error of the store for messages: empty, or text that begins with a comma.
     pub(crate) fn troubles(&self) -> String {
         locked(&self.state).trouble.as_ref().map_or(String::new(), |why| format!(", but {why}"))
     }
 
     /// Wakes all waiters, so that they check the lease too.
     pub(crate) fn wake(&self) {
-        // The lock is taken so that no thread is between the check in [`Board::wait`] and its
-        // sleep. A caller that checked the lease before `wait` can still miss this wake.
+        // Once this thread has had the lock, each waiting thread is before its check in
+        // [`Board::wait`], or asleep. A thread before its check sees the cause of this wake. A
+        // sleeping thread gets the notification.
         drop(locked(&self.state));
         self.changed.notify_all();
     }
 
-    /// Waits until the members differ from `last`, for `limit`, or until a wake. The wait may end
-    /// without a reason. After [`Board::stop`] it ends at once.
-    pub(crate) fn wait(&self, last: &Arc<View>, limit: Duration) {
+    /// Waits until the members differ from `last`, until `limit` has passed, or until a wake. The
+    /// wait may also end without a cause. It ends at once after [`Board::stop`], and when `is_over`
+    /// is true. `is_over` runs under the lock that [`Board::wake`] takes. So no wake is lost if
+    /// `is_over` sees its cause.
+    pub(crate) fn wait(&self, last: &Arc<View>, limit: Duration, is_over: impl Fn() -> bool) {
         let state = locked(&self.state);
-        if state.view.members == last.members && !state.stopped {
+        if state.view.members == last.members && !state.stopped && !is_over() {
             drop(self.changed.wait_timeout(state, limit));
         }
     }
 
-    /// Ends the threads that serve this board.
+    /// Makes the threads that serve this board end.
     pub(crate) fn stop(&self) {
         locked(&self.state).stopped = true;
         self.changed.notify_all();
@@ -130,7 +134,7 @@ impl Board {
         locked(&self.state).stopped
     }
 
-    /// Sleeps for `limit`. Returns true at once when the threads must end.
+    /// Sleeps for `limit`, or until [`Board::stop`]. Returns whether the threads must end.
     pub(crate) fn pause(&self, limit: Duration) -> bool {
         let state = locked(&self.state);
         let stopped = |state: &mut Posted| !state.stopped;

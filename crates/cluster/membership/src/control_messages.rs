@@ -1,5 +1,5 @@
 //! [`ControlMessages`]: the control messages of a node. A control message carries bytes from one
-//! node to another through the store, and an answer back.
+//! node to another through the store. The answer comes back through the store too.
 //!
 //! ```text
 //!   node C1 (epoch 7)                        store, below mail/C2@9/                   node C2 (epoch 9)
@@ -8,16 +8,16 @@
 //!   answer ◄──────── mail-in looks ───────── mail/C1@7/answer/0001 ◄── put, and ask deleted ┘
 //! ```
 //!
-//! Control messages are for the few bytes that nodes exchange before they have a faster connection:
-//! connection data. Every node already has access to the store. So control messages need no second
-//! network service, and no access control beside the store's.
+//! Nodes use control messages before they have a faster connection, for example to exchange the
+//! data that sets up an RDMA connection. Every node already has access to the store. So control
+//! messages need no second network service, and no access control beside that of the store.
 //!
 //! - A control message is for one node at one member epoch. A later holder of the id never sees the
 //!   message.
-//! - A control message and its answer are attached to the sender's lease. So a dead node leaves no
-//!   messages in the store. A node that finds a useless key deletes the key.
-//! - A control message is handled at most once. The messages of one sender arrive in the order of
-//!   their numbers, and each number is taken once.
+//! - A control message and its answer are attached to the sender's lease. So the store deletes both
+//!   when the sender dies. A node that finds a useless key deletes the key.
+//! - The receiver handles a control message at most once: it takes the messages of one sender in
+//!   the order of their numbers, and each number once.
 //! - At most 256 control messages of one node wait for an answer. The others wait in the node's
 //!   queue, which is bounded too.
 //! - The closure runs on its own thread. A slow closure delays neither the renewal of leases nor
@@ -51,9 +51,9 @@ const QUEUE_MAX: usize = 4096;
 /// The most control messages in one transaction. A store may bound the changes of a transaction;
 /// etcd's default bound is 128.
 const BATCH: usize = 32;
-/// How often a waiting thread checks deadlines and whether its node still runs.
+/// The interval at which a waiting thread checks deadlines, and whether its node still runs.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a thread waits after the store did not answer.
+/// The time that a thread waits after an error of the store, before it tries again.
 const RETRY: Duration = Duration::from_millis(50);
 const _: () = assert!(
     CONTROL_MESSAGE_MAX <= VALUE_MAX && BATCH <= OUTSTANDING_MAX && OUTSTANDING_MAX <= QUEUE_MAX
@@ -69,7 +69,7 @@ pub type Handler = Box<dyn FnMut(NodeName, u64, &[u8]) -> Vec<u8> + Send>;
 pub type Replier = Box<dyn FnOnce(Result<Vec<u8>, MembershipError>) + Send>;
 
 /// The control messages of one node; copies belong to the same node. Dropping the last copy ends
-/// the threads. After that, this node sends and answers no message.
+/// the threads. After the drop, this node sends and answers no control message.
 #[derive(Clone)]
 pub struct ControlMessages(Arc<Handle>);
 
@@ -91,7 +91,7 @@ struct State {
     stale: BTreeSet<String>,
     /// Messages of other nodes that are not handled yet.
     asked: VecDeque<Asked>,
-    /// The keys of the messages in `asked`, and of the messages that are being handled.
+    /// The keys of the messages in `asked`, and of the messages that the handler has taken.
     working: BTreeSet<String>,
     stopped: bool,
 }
@@ -120,7 +120,7 @@ struct Asked {
 
 impl Membership {
     /// Starts the control messages of this node. The node can then send, and `handler` answers the
-    /// messages of other nodes. Call it at most once per node.
+    /// messages of other nodes. A second call for the same node fails.
     ///
     /// # Errors
     /// [`MembershipError::ControlHandlerTwice`], [`MembershipError::Thread`].
@@ -153,9 +153,10 @@ impl ControlMessages {
         thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
     }
 
-    /// Sends a control message to a node that joined at `epoch`. The call does not wait. `answer`
-    /// gets the handler's answer, or the reason why no answer came within `limit`. `answer` must
-    /// not take long.
+    /// Sends a control message of at most [`CONTROL_MESSAGE_MAX`] bytes to the node that joined at
+    /// `epoch`. The call does not wait. `answer` gets the handler's answer, or the reason why no
+    /// answer came within `limit`. `answer` runs on a thread that serves all control messages, so
+    /// it must be short.
     pub fn send(
         &self,
         to: NodeName,
@@ -174,7 +175,8 @@ impl ControlMessages {
             drop(state);
             return (sent.answer)(Err(MembershipError::ControlQueueFull { max: QUEUE_MAX }));
         }
-        // The number is taken under the lock, so messages are queued in the order of their numbers.
+        // The number is taken under the lock, so the queue has the messages in the order of their
+        // numbers.
         let number = office.shared.letters.fetch_add(1, Ordering::Relaxed) + 1;
         strict_assert!(number > 0, "letters are numbered from one");
         state.queue.push_back(Letter { number, bytes: letter, sent });
@@ -208,7 +210,8 @@ impl ControlMessages {
         let (send, receive) = channel();
         let answer = Box::new(move |result| drop(send.send(result)));
         self.send(to, epoch, letter.to_vec(), limit, answer);
-        // `mail-in` checks deadlines only now and then, so this wait is a little longer.
+        // `mail-in` checks deadlines only every [`LOOK`], so this wait is a little longer than
+        // `limit`.
         receive.recv_timeout(limit + 10 * LOOK).unwrap_or_else(|_| Err(late(limit, to)))
     }
 }
@@ -221,7 +224,7 @@ impl Drop for Handle {
 }
 
 impl Office {
-    // No code under the lock panics half-way through a change.
+    // A panic cannot leave the data under the lock half changed.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,15 +251,15 @@ impl Office {
                 let deletes: Vec<_> = stale.into_iter().map(KeyChange::Delete).collect();
                 let Shared { store, limit, .. } = &*self.shared;
                 if let Err(error) = store.commit(&[self.shared.alive()], &deletes, *limit) {
-                    // A key with a lease is deleted with that lease.
+                    // The store deletes the keys at the latest when their lease ends.
                     tracing::debug!(%error, "old letters stay");
                 }
             }
         }
     }
 
-    /// Takes messages for one node and keys to delete. Waits up to [`LOOK`] until there are any.
-    /// The messages count as sent from here on.
+    /// Takes messages for one node, and keys to delete. Waits up to [`LOOK`] until there are any.
+    /// The taken messages count as sent from here on.
     fn next_out(&self) -> (Vec<(String, KeyChange)>, Vec<String>) {
         let mut state = self.state();
         let has_letters =
@@ -288,8 +291,8 @@ impl Office {
                 value.extend(bytes);
                 let lease = Some(self.shared.lease_id);
                 letters.push((key.clone(), KeyChange::Put { key, value, lease }));
-                // Inserted before the message is in the store, because the answer may arrive at
-                // once.
+                // The message counts as sent before the store has it, because the answer may arrive
+                // at once.
                 state.sent.insert(number, sent);
             }
         }
@@ -298,8 +301,8 @@ impl Office {
         (letters, stale)
     }
 
-    /// Puts the messages, which are all for the same node. After an error that may pass, the call
-    /// retries while a caller still waits for one of them.
+    /// Puts the messages, which are all for one node. After an error that may pass, the call
+    /// retries while a caller still waits for an answer to one of the messages.
     fn put(&self, letters: &[(String, KeyChange)]) {
         let Shared { store, limit, .. } = &*self.shared;
         let changes: Vec<_> = letters.iter().map(|(_, change)| change.clone()).collect();
@@ -353,7 +356,7 @@ impl Office {
     fn look(&self) {
         let Shared { store, keys, me, limit, .. } = &*self.shared;
         let prefix = keys.messages(me.node, me.epoch);
-        // The highest number that was taken, for each sender.
+        // The highest number that this node has taken from each sender.
         let mut seen = BTreeMap::new();
         while !self.is_over() && self.shared.check().is_ok() {
             let looked = store.range(&prefix, *limit).and_then(|snapshot| {
@@ -395,8 +398,8 @@ impl Office {
                 state.working.insert(asked.key.clone());
                 state.asked.push_back(asked);
             } else if !state.working.contains(&asked.key) {
-                // The message was handled. Its sender put it a second time, because an answer of
-                // the store was lost, or this node could not put the answer in time.
+                // This node has handled the message. The sender put it a second time, because an
+                // answer of the store was lost. Or this node could not put its own answer in time.
                 state.stale.insert(asked.key);
             }
         }
@@ -409,8 +412,8 @@ impl Office {
         seen.retain(|(node, epoch), _| !is_gone(&view, *node, *epoch));
     }
 
-    /// Gives up messages after their deadlines, and messages to nodes that have left, have died or
-    /// have a successor.
+    /// Ends the wait for messages after their deadlines, and for messages to nodes that have left,
+    /// have died or have a successor.
     fn give_up(&self) {
         let view = self.shared.board.view();
         let mut over = Vec::new();
@@ -442,7 +445,7 @@ impl Office {
         over.into_iter().for_each(|(answer, error)| answer(Err(error)));
     }
 
-    /// Fails all messages, because no answer can arrive any more.
+    /// Fails all messages of this node, because no answer can arrive any more.
     fn end(&self) {
         let error = self.shared.check().err().unwrap_or(MembershipError::Left);
         let mut state = self.state();
@@ -460,7 +463,7 @@ impl Office {
     fn handle(&self, mut handler: Handler) {
         while !self.is_over() {
             let asked = self.next_asked();
-            // An answer is attached to the lease of the sender of the message.
+            // An answer is attached to the lease of the node that sent the message.
             let mut answers: BTreeMap<LeaseId, Vec<(String, KeyChange)>> = BTreeMap::new();
             for Asked { key, from, epoch, number, lease, bytes } in asked {
                 let mut value = handler(from, epoch, &bytes);
@@ -490,7 +493,7 @@ impl Office {
         state.asked.drain(..count).collect()
     }
 
-    /// Puts answers for one node, and deletes the messages in the same transaction.
+    /// Puts answers for one node. The same transaction deletes the answered messages.
     fn answer(&self, answers: Vec<(String, KeyChange)>) {
         let Shared { store, limit, .. } = &*self.shared;
         let (keys, puts): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
@@ -502,8 +505,8 @@ impl Office {
         while let Some(left) = deadline.left() {
             match store.commit(&[self.shared.alive()], &changes, left) {
                 Err(error) if error.is_passing() && !self.is_over() => self.trouble(&error),
-                // Usually the sender has left or died, or this node has. Then no node waits for the
-                // answer.
+                // Usually the sender of the message has left or died, or this node has. Then no
+                // node waits for the answer.
                 Err(error) => {
                     tracing::debug!(%error, "an answer is not wanted any more");
                     break;
@@ -530,7 +533,7 @@ fn late(limit: Duration, to: NodeName) -> MembershipError {
     MembershipError::Deadline { what, limit, trouble: String::new() }
 }
 
-/// Whether the node has left or died, or its id has a later holder, since that member epoch.
+/// Whether the holder at that member epoch has left or died, or its id has a later holder.
 fn is_gone(view: &View, node: NodeName, epoch: u64) -> bool {
     view.get(node).is_some_and(|member| {
         member.epoch > epoch || member.epoch == epoch && member.state != MemberState::Joined

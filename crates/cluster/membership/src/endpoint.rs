@@ -1,4 +1,4 @@
-//! [`open`]: the store that an endpoint names.
+//! [`open`]: opens the store that an endpoint (the text of `--join`) names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::key_name::checked;
 use crate::password::without_password;
 use crate::store::{FileStore, Store};
 
-/// The most time that opening may take.
+/// The longest time that opening a store may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Opens the store of `endpoint`, and also returns the cluster's name in that store.
+/// Opens the store of `endpoint` within 5 seconds. Returns the store, and the cluster's name in it.
 ///
 /// | endpoint | store |
 /// | --- | --- |
-/// | `file:/path/NAME` | the directory `/path/NAME`, made when it is not there ([`FileStore`]) |
+/// | `file:/path/NAME` | the directory `/path/NAME`, made if it does not exist ([`FileStore`]) |
 /// | `etcd://[USER:PASSWORD@]HOST:PORT[,HOST:PORT..]/NAME` | etcd, with the feature `etcd` |
-/// | `etcds://..[?ca=PATH][&cert=PATH&key=PATH]` | the same over TLS, with the feature `etcd-tls`: the authority to trust, if not the system's, and a certificate of one's own |
+/// | `etcds://..[?ca=PATH][&cert=PATH&key=PATH]` | etcd over TLS, with the feature `etcd-tls`. `ca`: the authority to trust, if the system does not trust it. `cert` and `key`: this program's own certificate |
 ///
 /// In user and password, `%` and two hexadecimal digits stand for a byte. The default port is 2379.
 ///

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::name::NodeName;
 
-/// Why a store or a cluster cannot do a call. Most texts say how to fix it.
+/// The reason why a call of a store or a membership failed. Most texts say how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MembershipError {
@@ -49,7 +49,7 @@ pub enum MembershipError {
         /// The mistake in the file.
         why: String,
     },
-    /// An entry of the store is not from this program.
+    /// An entry of the store has a form that this program does not write.
     #[error(
         "{key:?} in {store} is not understood: {why}; use another cluster name or the same release"
     )]
@@ -105,7 +105,7 @@ pub enum MembershipError {
         /// The hindrance: empty, or text that follows a comma.
         trouble: String,
     },
-    /// The lease has ended, by this node's clock or by the store, or the store was reset.
+    /// The lease has ended, by this node's clock or in the store, or the store was reset.
     #[error("the lease has ended; the node must not go on, start it under another id")]
     LeaseEnded,
     /// This node has left the cluster.
@@ -189,13 +189,13 @@ pub enum MembershipError {
         /// "died" or "left".
         how: &'static str,
     },
-    /// The caller gave up waiting for the other parties.
+    /// The caller of an exchange stopped waiting for the other parties.
     #[error("exchange {exchange:?} was given up; start the programs anew")]
     GivenUp {
         /// The exchange.
         exchange: String,
     },
-    /// Nodes disagree on the parties of an exchange.
+    /// Two nodes name different parties for one exchange.
     #[error("exchange {exchange:?}: {why}; start all programs with the same flags")]
     Disagreement {
         /// The exchange.
@@ -229,7 +229,7 @@ pub enum MembershipError {
 }
 
 impl MembershipError {
-    /// Whether the same call may succeed in a moment, so that the caller tries again.
+    /// Whether the same call may succeed a moment later, so that the caller retries.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,

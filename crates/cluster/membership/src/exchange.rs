@@ -18,16 +18,16 @@ use crate::time::Deadline;
 use crate::view::{MemberState, View};
 
 const _: () = assert!(!LOOK.is_zero(), "a waiting party spins");
-/// The longest time between two checks of a waiting party: of its lease, and of
+/// The longest time between two checks of a waiting party. It checks its lease, and
 /// [`ExchangePatience::goes_on`].
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long to wait for the other parties.
+/// How long a party of an exchange waits for the other parties.
 #[derive(Clone, Copy)]
 pub struct ExchangePatience<'a> {
     /// The longest wait.
     pub limit: Duration,
-    /// The wait ends when this returns false. A waiting party calls this about ten times a second,
+    /// The wait ends when this returns false. A waiting party calls it about ten times a second,
     /// and after each change in the store.
     pub goes_on: &'a dyn Fn() -> bool,
 }
@@ -49,8 +49,8 @@ impl Membership {
     /// order of the parties. This node is one of the parties. A node uses a name only once. Nodes
     /// that are not parties have no influence.
     ///
-    /// If a party dies or leaves before it has given its value, the calls of the other parties fail
-    /// when they notice this.
+    /// If a party dies or leaves before it has given its value, the exchange fails for each other
+    /// party when that party notices the end.
     ///
     /// # Errors
     /// [`MembershipError::PeerLeft`]; [`MembershipError::Disagreement`];
@@ -97,7 +97,8 @@ impl Exchange<'_> {
         MembershipError::Disagreement { exchange: self.name.to_owned(), why }
     }
 
-    /// Puts this node's [`Call`] and value, in one transaction.
+    /// Puts this node's [`Call`] and its value in one transaction, so that another party that sees
+    /// the call also finds the value.
     fn give(&self, value: &[u8]) -> Result<(), MembershipError> {
         let Shared { keys, store, me, .. } = self.shared;
         let call_key = format!("{}{}", keys.exchange(self.name)?, me.node);
@@ -123,13 +124,14 @@ impl Exchange<'_> {
                         let again = || self.disagree(format!("{} has used the name", me.node));
                         return if tried { Ok(true) } else { Err(again()) };
                     }
-                    // The call of an earlier holder of this id.
+                    // An earlier holder of this id has left this call.
                     Some(old) => Compare::Unchanged(call_key.clone(), old.modified),
                 };
                 tried = true;
                 let made = store.commit(&[self.shared.alive(), compare], &changes, left)?;
-                // No other node writes this key. So without a result this node is not in the
-                // cluster, or an earlier attempt took effect and its answer was lost.
+                // No other node writes this key. So if the transaction fails, there are two cases.
+                // This node is not in the cluster, or an earlier attempt took effect and its answer
+                // was lost.
                 Ok(made.is_some())
             });
             match attempt {
@@ -159,7 +161,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Waits a little after an error that may pass. Returns any other error.
+    /// Pauses after an error that may pass. Returns any other error.
     fn bear(&self, error: MembershipError) -> Result<(), MembershipError> {
         if !error.is_passing() {
             return Err(error);
@@ -169,7 +171,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Waits for the other parties.
+    /// Waits until all parties have given their values, and returns the values.
     fn take(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
         let mut come = BTreeSet::from([self.shared.me.node]);
         while let Some(left) = self.left()? {
@@ -214,9 +216,9 @@ impl Exchange<'_> {
             strict_assert!(given.len() <= self.parties.len(), "more values than parties");
             return Ok(Progress::Complete);
         }
-        // The view is read after the snapshot, so a party can give its value and leave in between.
-        // Then the snapshot lacks its value, and the view shows that it left. A second snapshot,
-        // taken after the view, has the value.
+        // The view is newer than the snapshot, so a party may have given its value and left in
+        // between. In this case the snapshot lacks the value, and the view shows that the party
+        // left. A second snapshot, which is newer than the view, has the value.
         let view = self.shared.read_view()?;
         if let Some((party, how)) = self.gone(&view, &given) {
             let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
@@ -228,7 +230,7 @@ impl Exchange<'_> {
         Ok(Progress::Waiting { revision: snapshot.revision, given })
     }
 
-    /// The parties that have given a value.
+    /// The parties that have given a value, as the snapshot shows.
     fn given(&self, snapshot: &Snapshot) -> Result<BTreeSet<NodeName>, MembershipError> {
         let Shared { keys, store, .. } = self.shared;
         let prefix = keys.exchange(self.name)?;
@@ -237,7 +239,7 @@ impl Exchange<'_> {
             let node = entry.key.strip_prefix(&prefix).and_then(|node| node.parse().ok());
             let node = node.ok_or_else(|| foreign(&store.describe(), entry, "it names no node"))?;
             let call: Call = decode(&store.describe(), entry)?;
-            // A node that is no party gave its value in another exchange of this name.
+            // An earlier holder of a party's id, or a node that is no party, used the same name.
             if !self.parties.contains(&NodeIncarnation { node, epoch: call.epoch }) {
                 continue;
             }
@@ -266,8 +268,8 @@ impl Exchange<'_> {
                     MemberState::Dead => "died",
                     MemberState::Left => "left",
                 },
-                // The id has a later holder, and only the id of a node that left is reused. A party
-                // that never joined counts as left too.
+                // The id has a later holder. Only the id of a node that left is reused, so the
+                // party has left. A party that never joined counts as left too.
                 _ => "left",
             };
             strict_assert!(!given.contains(&party.node), "a party that gave its value is missed");
@@ -290,10 +292,11 @@ impl Exchange<'_> {
         Ok(values)
     }
 
-    /// Deletes this node's value of its previous exchange. That is safe if all parties of the
-    /// previous exchange are in the present one, and each node runs its exchanges one after the
-    /// other. Then each party has ended the previous exchange, and needs the values of that
-    /// exchange no more.
+    /// Deletes this node's value of its previous exchange, if all parties of the previous exchange
+    /// are in the present one. That is safe if each node runs its exchanges one after the other:
+    ///
+    /// 1. All parties have given their values in the present exchange.
+    /// 2. So each party of the previous exchange has ended it, and needs its values no more.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
         let parties: BTreeSet<NodeIncarnation> = self.parties.iter().copied().collect();

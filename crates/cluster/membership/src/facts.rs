@@ -1,4 +1,4 @@
-//! Facts: named values that the first writer decides permanently.
+//! Facts: named values of a cluster. The first writer of a name decides its value permanently.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::shared::fits;
 use crate::store::{Compare, KeyChange};
 use crate::time::Deadline;
 
-/// How often a waiting node checks its lease.
+/// The interval at which a waiting node checks its lease.
 const LOOK: Duration = Duration::from_millis(200);
 const _: () = assert!(!LOOK.is_zero(), "a waiting node spins");
 
 impl Membership {
-    /// Decides `name` to be `value`, unless it is already decided. All callers get the value of the
-    /// first one.
+    /// Decides `name` to be `value` (at most 1 MiB), unless `name` is already decided. All callers
+    /// get the value of the first caller.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`], [`MembershipError::Left`], [`MembershipError::Name`],
@@ -30,7 +30,8 @@ impl Membership {
         if shared.store.commit(&compares, &[put], shared.limit)?.is_some() {
             return Ok(value.to_vec());
         }
-        // Facts are never removed. So if there is no fact, the other comparison failed.
+        // No call removes a fact. So if there is no fact, the comparison failed that this node is
+        // in the cluster.
         self.fact(name)?.ok_or_else(|| shared.found_ended())
     }
 

@@ -1,4 +1,4 @@
-//! [`Joining`]: a node's request for an id.
+//! [`Joining`]: a node's request for an id, and the transaction that takes the id.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store};
 use crate::time::{Deadline, since_boot};
 use crate::view::{MemberState, View, ViewMember};
 
-/// The shortest lease.
+/// The shortest length of a lease that a node may request.
 pub const TTL_MIN: Duration = Duration::from_millis(100);
-/// The longest lease.
+/// The longest length of a lease that a node may request.
 pub const TTL_MAX: Duration = Duration::from_secs(3600);
 const _: () = assert!(TTL_MIN.as_millis() > 0 && TTL_MIN.as_millis() < TTL_MAX.as_millis());
 
@@ -28,16 +28,16 @@ pub struct Joining {
     pub role: Role,
     /// The wanted id, or `None` for the lowest free id.
     pub id: Option<u16>,
-    /// How other nodes reach this node.
+    /// The contact: the texts with which other nodes reach this node, by key.
     pub contact: BTreeMap<String, String>,
-    /// The length of the lease without renewal. Other nodes learn of a crash of this node about
-    /// this time after the last renewal. Stores may give a longer lease: etcd counts in whole
-    /// seconds, by default at least two.
+    /// The length of the lease without renewal. Other nodes see a crash of this node about this
+    /// time after the last renewal. A store may give a longer lease: etcd counts in whole seconds,
+    /// by default at least two.
     pub ttl: Duration,
-    /// The limit of the join, and later of each call without a deadline of its own. A failed join
-    /// takes up to two seconds more, to undo what it did.
+    /// The longest time that the join may take, and later each call without a deadline of its own.
+    /// A failed join may take three seconds more, because it undoes its changes.
     pub limit: Duration,
-    /// The clock of the times that callers pass to [`Lease::is_valid_at`].
+    /// The clock whose times callers pass to [`Lease::is_valid_at`].
     pub clock: Clock,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Joined {
     pub(crate) lease: Lease,
 }
 
-/// Takes an id.
+/// Takes a lease, and an id that is attached to the lease.
 pub(crate) fn join(
     store: &dyn Store,
     keys: &Keys,
@@ -108,7 +108,8 @@ impl Attempt<'_> {
             let snapshot = self.store.range(&self.keys.view(), left)?;
             let view = View::read(&self.store.describe(), self.keys, &snapshot)?;
             if let Some((node, _)) = self.mine(&snapshot)? {
-                // The snapshot decides, because the answer to a transaction may have been lost.
+                // The snapshot shows whether this node has an id, because the answer to a
+                // transaction may have been lost.
                 let Some(me) = view.get(node).filter(|me| me.state == MemberState::Joined) else {
                     return Err(MembershipError::LeaseEnded);
                 };
@@ -124,7 +125,7 @@ impl Attempt<'_> {
             );
             let (compares, changes) = self.transaction(node, &snapshot)?;
             match self.store.commit(&compares, &changes, left) {
-                // Another node was faster, or this node is in the next snapshot.
+                // Another node was faster, or the next snapshot shows this node.
                 Ok(_) => {}
                 Err(error) if error.is_passing() => trouble = Some(error),
                 Err(error) => return Err(error),
@@ -170,8 +171,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// The transaction that takes `node`, if no other node has taken it since the snapshot. The
-    /// transaction also deletes old contacts of the previous holder.
+    /// The transaction that takes `node`. It fails if another node has taken the id since the
+    /// snapshot. It also deletes contacts of the previous holder.
     fn transaction(
         &self,
         node: NodeName,
@@ -206,7 +207,7 @@ impl Attempt<'_> {
         Ok((compares, changes))
     }
 
-    /// Tries to give back an id and a lease that the failed attempt may have taken.
+    /// Tries to return the id and the lease that the failed attempt may have taken.
     fn undo(&self) {
         let limit = self.joining.limit.min(Duration::from_secs(1));
         let undone = self.store.range(&self.keys.view(), limit).and_then(|snapshot| {

@@ -14,12 +14,12 @@ use crate::shared::Shared;
 use crate::time::since_boot;
 use crate::view::{MemberState, View, ViewMember};
 
-/// How often a waiting thread checks whether it must end.
+/// The interval at which a waiting thread checks whether it must end.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a thread waits after the store did not answer.
+/// The time that a thread waits after an error of the store, before it tries again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A renewal is late when less than one half (1/`LATE`) of the lease was left.
+/// The keeper logs a renewal as late when less than one half (1/`LATE`) of the lease was left.
 const LATE: u32 = 2;
 const _: () = assert!(LATE > 1 && RETRY.as_millis() < LOOK.as_millis());
 
@@ -37,8 +37,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
     started.inspect_err(|_| shared.board.stop())
 }
 
-/// Ends the lease when its thread panics, most likely in a callback. A node without its keeper
-/// renews no lease. A node without its follower learns of no death.
+/// Ends the lease when the watched thread panics, most likely in a callback. Without its keeper a
+/// node renews no lease, and without its follower a node learns of no death.
 pub(crate) struct Watch<'a>(pub(crate) &'a Shared);
 
 impl Drop for Watch<'_> {
@@ -50,7 +50,7 @@ impl Drop for Watch<'_> {
 }
 
 /// Renews the lease until the node stops or the lease has ended. A leave, a death or the drop of
-/// the last [`Membership`](crate::Membership) stops the node.
+/// the last copy of [`Membership`](crate::Membership) stops the node.
 fn keep(shared: &Shared) {
     let interval = interval(shared.ttl);
     strict_assert!(
@@ -95,7 +95,8 @@ fn keep(shared: &Shared) {
     }
 }
 
-/// Counts a repeated event. The event is reported the first, second, fourth, eighth time and so on.
+/// Counts a repeated event. Only the first, second, fourth, eighth occurrence and so on are
+/// reported.
 #[derive(Default)]
 struct Occasions(u64);
 
@@ -121,7 +122,7 @@ fn tell(me: &ViewMember, before: &View, after: &View) {
     }
 }
 
-/// Reads the view whenever it may have changed.
+/// Reads the view whenever the store reports a possible change.
 fn follow(shared: &Shared) {
     let prefix = shared.keys.view();
     let mut revision = shared.board.view().revision;

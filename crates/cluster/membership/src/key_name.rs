@@ -2,7 +2,7 @@
 
 use crate::error::MembershipError;
 
-/// Returns the text if it can be part of a key. Such a text contains no separator of paths or keys.
+/// Returns the text if it can be a part of a key or a path: it contains no separator of either.
 pub(crate) fn checked<'a>(what: &'static str, name: &'a str) -> Result<&'a str, MembershipError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());

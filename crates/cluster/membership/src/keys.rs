@@ -90,11 +90,11 @@ pub(crate) enum Record {
     Left { role: Role, epoch: u64 },
 }
 
-/// A node's mark in an exchange. The mark says that the node has given its value.
+/// The record with which a node says that it has given its value in an exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) epoch: u64,
-    /// The parties that the node waits for.
+    /// The parties of the exchange, as the node names them.
     pub(crate) parties: Vec<String>,
 }
 

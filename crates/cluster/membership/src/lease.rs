@@ -1,4 +1,4 @@
-//! [`Lease`]: the right of this node to touch memory.
+//! [`Lease`]: the right of this node to touch memory, until a time on the node's clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,37 +9,38 @@ use latchwork_strict::strict_assert;
 
 use crate::time::{nanos, since_boot};
 
-/// The deadline of a lease that has ended.
+/// The deadline in the word of a lease that has ended.
 const OVER: u64 = 0;
-/// A node stops using its lease when 1/`MARGIN` of the lease is left. The margin covers clocks that
-/// run at different speeds, and operations that began just before.
+/// The unused part of a lease: a node stops using its lease when 1/`MARGIN` of the lease is left.
+/// This part covers clocks that run at different rates, and operations that began just before the
+/// end.
 const MARGIN: u32 = 5;
 const _: () = assert!(OVER == 0 && MARGIN > 1, "a lease is trusted to its very end");
 
 /// A node's own view of its lease; copies are the same lease. A check costs a load and a read of
 /// the clock.
 ///
-/// By [`Lease::is_valid`], the lease ends here before any other node can find it ended:
+/// By [`Lease::is_valid`], the lease ends at this node before any other node can find it ended:
 ///
 /// 1. The time of the lease counts from before the renewal was sent.
-/// 2. The last fifth of the lease is not used.
+/// 2. The node does not use the last fifth of the lease.
 ///
-/// A lease that a check has found ended, or possibly ended, is never valid again.
+/// A lease that a check has found ended never becomes valid again.
 #[derive(Clone)]
 pub struct Lease(Arc<Inner>);
 
 struct Inner {
-    /// The end of the trusted time, in nanoseconds since the boot. All accesses are relaxed,
-    /// because the word orders no other memory. A thread that reads a value from before a renewal
-    /// stops at that earlier time. A thread that reads a value from before [`Lease::end`] may go on
-    /// until the new value reaches its core.
+    /// The end of the usable time, in nanoseconds since the boot. All accesses are relaxed, because
+    /// the word orders no other memory. A thread that reads a value from before a renewal only
+    /// stops too early. A thread that reads a value from before [`Lease::end`] continues until the
+    /// new value reaches its core.
     deadline: AtomicU64,
-    /// The time since the boot at which the caller's clock stood at zero.
+    /// The time on the boot clock, in nanoseconds, at which the caller's clock was zero.
     origin: u64,
 }
 
 impl Lease {
-    /// A lease of `ttl` that was requested at `sent`.
+    /// A lease of length `ttl`, whose request was sent at `sent` (time since the boot).
     pub(crate) fn new(sent: Duration, ttl: Duration, clock: &Clock) -> Self {
         let origin = nanos(since_boot()).saturating_sub(clock.now().as_nanos());
         strict_assert!(ttl > Duration::ZERO, "a lease of no length");
@@ -47,22 +48,22 @@ impl Lease {
         Lease(Arc::new(Inner { deadline, origin }))
     }
 
-    /// Whether the lease is certainly valid. Check it before every doorbell.
+    /// Whether the lease is certainly valid. A port checks it before every doorbell.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.is_valid_since_boot(nanos(since_boot()))
     }
 
-    /// Like [`Lease::is_valid`], for a caller that already has the time. The time is from the clock
-    /// of the join ([`Joining::clock`](crate::Joining::clock)). That clock stops while the machine
-    /// is suspended. If the lease ended during a suspension, this check does not see that until the
-    /// keeper or [`Lease::is_valid`] has found it.
+    /// Like [`Lease::is_valid`], for a caller that already has the time. `now` is a time of the
+    /// clock of the join ([`Joining::clock`](crate::Joining::clock)). That clock stops while the
+    /// machine is suspended. So after a suspension this check may return `true` for an ended lease,
+    /// until the keeper or [`Lease::is_valid`] has found the end.
     #[inline]
     pub fn is_valid_at(&self, now: Time) -> bool {
         self.is_valid_since_boot(self.0.origin.saturating_add(now.as_nanos()))
     }
 
-    /// The time for which the lease stays valid without a renewal.
+    /// The time for which the lease stays valid without a renewal, or zero.
     pub fn left(&self) -> Duration {
         let deadline = self.0.deadline.load(Ordering::Relaxed);
         Duration::from_nanos(deadline.saturating_sub(nanos(since_boot())))
@@ -73,14 +74,16 @@ impl Lease {
         now < self.0.deadline.load(Ordering::Relaxed) || self.expired(now)
     }
 
-    /// Called after the deadline: ends the lease, so that no later renewal makes it valid again.
+    /// The slow path of a check after the deadline. It ends the lease, so that no later renewal
+    /// makes the lease valid again.
     #[cold]
     fn expired(&self, now: u64) -> bool {
         let end = |deadline| if now < deadline { None } else { Some(OVER) };
         self.0.deadline.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end).is_err()
     }
 
-    /// Records the success of a renewal that was sent at `sent`. Returns false if it came too late.
+    /// Records a successful renewal that was sent at `sent`. Returns false if the lease had ended
+    /// before.
     pub(crate) fn extend(&self, sent: Duration, ttl: Duration) -> bool {
         let new = trusted_until(sent, ttl);
         strict_assert!(new >= nanos(sent), "a lease is trusted until before it was asked for");
@@ -108,7 +111,7 @@ fn trusted_until(sent: Duration, ttl: Duration) -> u64 {
     nanos(sent.saturating_add(ttl - ttl / MARGIN))
 }
 
-/// The interval of renewals of a lease of `ttl`. Four attempts fit into the trusted time.
+/// The interval between renewals of a lease of `ttl`. Four attempts fit into the usable time.
 pub(crate) fn interval(ttl: Duration) -> Duration {
     ttl / MARGIN
 }

@@ -29,25 +29,25 @@
 //!   the id has a higher member epoch.
 //! - A node is dead when its lease ends before the node has left. A dead node stays dead and its id
 //!   is never reused, because a latch word may still contain the id.
-//! - A node's own [`Lease`] is invalid before any other node can see the node dead. The check is
-//!   [`Lease::is_valid`]; [`Lease::is_valid_at`] does not see a suspension of the machine. Two
-//!   rules give this:
+//! - A node's own [`Lease`] is invalid before any other node can see the node dead, if the store
+//!   keeps the lease for its length. The check is [`Lease::is_valid`]; [`Lease::is_valid_at`] does
+//!   not see a suspension of the machine. Two rules give this:
 //!   1. The time of the lease counts from before the renewal was sent.
-//!   2. The last fifth of the lease is not used.
+//!   2. The node does not use the last fifth of the lease.
 //! - A [`Lease`] that a check has found invalid never becomes valid again.
 //! - A node writes contacts, facts and values only while the node is in the cluster. The
 //!   transaction of the write checks this.
-//! - Every call that waits has a deadline. No callback can delay the renewal of a valid lease.
+//! - Every call that waits has a deadline. No callback delays the renewal of a valid lease.
 //!
 //! The crate survives these faults:
 //!
 //! - A process is killed or stopped at any moment.
 //! - The store is unreachable. Leases end in time, and calls fail with a reason.
-//! - An answer of the store is lost. A repeated transaction has no second effect. The caller first
-//!   checks whether the transaction took effect, or the receiver discards a repeated control
-//!   message.
-//! - A state file is damaged below its first line. A checksum detects this, and calls fail with a
-//!   reason.
+//! - An answer of the store is lost, so the node does not know whether its transaction took effect.
+//!   Either the node reads the store before it repeats the transaction, or a repetition changes
+//!   nothing. The receiver discards a repeated control message.
+//! - A state file is damaged below its first line. A checksum detects the damage, and calls fail
+//!   with a reason.
 //!
 //! The crate does not survive a store that loses acknowledged changes.
 //!

@@ -18,7 +18,7 @@ use crate::store::{KeyChange, Store};
 use crate::time::Deadline;
 use crate::view::{View, ViewMember};
 
-/// The most time that [`Membership::die`] takes to revoke the lease. If the revoke fails, other
+/// The longest time that [`Membership::die`] takes to revoke the lease. If the call fails, other
 /// nodes see the node dead when the lease ends.
 const DYING: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ const DYING: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Membership(Arc<Handle>);
 
-/// Ends the threads when dropped. The threads hold the other copies of [`Shared`].
+/// Ends the threads when the last user copy is dropped. The threads have copies of [`Shared`] only.
 struct Handle(Arc<Shared>);
 
 impl Membership {
@@ -75,14 +75,14 @@ impl Membership {
         });
         let membership = Membership(Arc::new(Handle(Arc::clone(&shared))));
         if let Err(error) = keeper::start(&shared) {
-            // The caller gets the error of the start, so an error of the leave is dropped.
+            // The caller gets the error of the start. An error of the leave is dropped.
             let _ = membership.leave();
             return Err(error);
         }
         Ok(membership)
     }
 
-    /// This node as it joined. The view also has the contacts that were added later.
+    /// This node as it joined. [`Membership::view`] also has the contacts that were added later.
     pub fn me(&self) -> &ViewMember {
         &self.shared().me
     }
@@ -113,32 +113,33 @@ impl Membership {
             let Some(left) = deadline.left() else {
                 return Err(self.shared().deadline("a change of the view", limit));
             };
-            // The end of the lease usually wakes this wait. The wake may come before the wait, or
-            // the lease may end without the keeper. So the wait is at most one lease long.
-            self.shared().board.wait(&view, left.min(self.shared().ttl));
+            // The lease may end while the keeper does not run, and so without a wake. So the wait
+            // lasts at most one length of the lease.
+            let is_over = || self.shared().check().is_err();
+            self.shared().board.wait(&view, left.min(self.shared().ttl), is_over);
         }
     }
 
     /// Calls `callback` with the present view at once, and later with each view that has other
-    /// members. The later calls come from a thread of this node. Two calls never overlap. A view
-    /// may be skipped when a later view is there.
+    /// members. A thread of this node makes the later calls. Two calls never overlap. The node may
+    /// skip a view when a later view has arrived.
     pub fn follow(&self, callback: Callback) {
         self.shared().board.follow(callback);
     }
 
-    /// The lease. Check it before each access to memory.
+    /// The lease. A port checks it before each doorbell.
     pub fn lease(&self) -> Lease {
         self.shared().lease.clone()
     }
 
-    /// Calls `callback` at most once, when the lease is found to have ended. The call comes from
-    /// the thread that finds this: a thread of this node, or a caller of this type. A leave and a
-    /// [`die`](Membership::die) do not count. If the lease has already ended, the call comes at
-    /// once. `callback` must not call `on_loss`, because it runs under the lock of the callbacks.
+    /// Calls `callback` at most once, when a check finds that the lease has ended. The thread that
+    /// finds the end makes the call: a thread of this node, or a caller of this type. A leave and a
+    /// [`die`](Membership::die) make no call. If the lease has already ended, the call comes at
+    /// once. `callback` may call `on_loss`.
     pub fn on_loss(&self, callback: Box<dyn FnOnce() + Send>) {
         let shared = self.shared();
         shared.on_loss.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
-        // The keeper may have run the callbacks before this one was added.
+        // The keeper may have run the callbacks before this callback was added.
         if !shared.lease.is_valid() && !shared.left.load(Ordering::Acquire) {
             shared.lost();
         }
@@ -156,8 +157,9 @@ impl Membership {
         shared.put("a contact", put)
     }
 
-    /// Leaves the cluster gracefully, so that the id can be reused. The caller no longer touches
-    /// memory: the lease is invalid from the start of this call. A second call does nothing.
+    /// Leaves the cluster gracefully, so that the id can be reused. The lease is invalid from the
+    /// start of this call, so the caller must have stopped touching memory. A second call does
+    /// nothing.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`] when the lease ended before; an error of the store. After an
@@ -166,10 +168,10 @@ impl Membership {
         self.shared().leave()
     }
 
-    /// Ends this node at once without a graceful leave. The node gives its lease up and is dead for
-    /// all nodes, as if the lease had ended. If the store does not answer, the node is dead when
-    /// the lease ends. Before this call, the caller stops its own accesses to memory as far as
-    /// possible. The call does nothing after a leave.
+    /// Ends this node at once, without a graceful leave. The node revokes its lease and is dead for
+    /// all nodes. If the store does not answer, the node is dead when the lease ends. Before this
+    /// call, the caller stops its own accesses to memory as far as possible. After a leave the call
+    /// does nothing.
     pub fn die(&self) {
         let shared = self.shared();
         if shared.left.swap(true, Ordering::AcqRel) {
@@ -183,7 +185,7 @@ impl Membership {
         }
     }
 
-    /// The shared state, for threads that must not keep the node alive.
+    /// The shared state, for threads that must not keep the node in the cluster.
     pub(crate) fn shared_arc(&self) -> Arc<Shared> {
         Arc::clone(&self.0.0)
     }

@@ -1,4 +1,4 @@
-//! [`NodeName`]: names of nodes.
+//! [`NodeName`] and [`NodeIncarnation`]: the names of nodes, without and with a member epoch.
 
 use std::fmt;
 use std::str::FromStr;

@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) limit: Duration,
     pub(crate) board: Board,
     pub(crate) completed: Mutex<Option<Completed>>,
-    /// The number of control messages that have a number so far.
+    /// The number of control messages that have got a number so far.
     pub(crate) letters: AtomicU64,
     pub(crate) has_messages: AtomicBool,
     pub(crate) left: AtomicBool,
@@ -49,13 +49,13 @@ impl Shared {
         }
     }
 
-    /// The comparison that holds exactly while this node is in the cluster.
+    /// The comparison that holds while this node is in the cluster, and at no other time.
     pub(crate) fn alive(&self) -> Compare {
         self.keys.is_alive(self.me.node, self.me.epoch)
     }
 
-    /// Puts a key, in a transaction that holds only while this node is in the cluster. After an
-    /// error of the store, the put may have taken effect.
+    /// Puts a key, in a transaction that fails when this node is not in the cluster. After an error
+    /// of the store, the put may have taken effect.
     pub(crate) fn put(&self, what: &str, put: KeyChange) -> Result<(), MembershipError> {
         self.check()?;
         fits(what, &put)?;
@@ -75,16 +75,20 @@ impl Shared {
         MembershipError::LeaseEnded
     }
 
-    /// Ends the lease and wakes all waiters. Without a leave before, it also runs the callbacks of
-    /// [`Membership::on_loss`](crate::Membership::on_loss), each once.
+    /// Ends the lease and wakes all waiters. If the node has not left, the call also runs the
+    /// callbacks of [`Membership::on_loss`](crate::Membership::on_loss), each once. No lock is held
+    /// while a callback runs, so a callback may add another callback. The added callback runs at
+    /// once.
     pub(crate) fn lost(&self) {
         self.lease.end();
         self.board.wake();
         if self.left.load(Ordering::Acquire) {
             return;
         }
-        let mut callbacks = self.on_loss.lock().unwrap_or_else(PoisonError::into_inner);
-        let callbacks = std::mem::take(&mut *callbacks);
+        let callbacks = {
+            let mut callbacks = self.on_loss.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *callbacks)
+        };
         callbacks.into_iter().for_each(|callback| callback());
     }
 
@@ -126,8 +130,9 @@ impl Shared {
             match left_now {
                 Ok(true) => {
                     tracing::info!(%node, "left");
-                    // The `alive` key is deleted. Only control messages are still attached to the
-                    // lease, and they end with the lease if this call fails.
+                    // The transaction has deleted the `alive` key. Only control messages are still
+                    // attached to the lease. If this call fails, the store deletes them when the
+                    // lease ends.
                     let _ = self.store.revoke(self.lease_id, left);
                     return Ok(());
                 }

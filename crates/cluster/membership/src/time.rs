@@ -1,18 +1,18 @@
-//! A clock that runs on while the machine is suspended, and deadlines on that clock.
+//! A clock that continues while the machine is suspended, and deadlines on that clock.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// Time since the boot, including suspended time. All processes of the machine read the same clock,
-/// and the clock cannot be set.
+/// except processes in a time namespace of their own. No process can set the clock.
 pub(crate) fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     // Neither field is negative, because the clock starts at zero.
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Nanoseconds, bounded to 64 bits (584 years).
+/// Nanoseconds; a longer duration than 64 bits hold (584 years) gives the maximum.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -26,12 +26,13 @@ pub enum MemberState {
 pub struct ViewMember {
     /// The name of the node.
     pub node: NodeName,
-    /// The member epoch: the store's revision at which the node joined. A later holder has a higher
-    /// one.
+    /// The member epoch: the store's revision at which the node joined. A later holder of the id
+    /// has a higher member epoch.
     pub epoch: u64,
     /// The role of the node.
     pub role: Role,
-    /// How to reach the node. The contact of a node that left or died stays until the id is reused.
+    /// The contact, by key: how to reach the node. The contact of a node that left or died stays
+    /// until the id is reused.
     pub contact: BTreeMap<String, String>,
     /// The state of the node.
     pub state: MemberState,
@@ -44,7 +45,7 @@ impl ViewMember {
     }
 }
 
-/// The latest holders of all ids that were ever used, at one revision of the store.
+/// The latest holder of each id that was ever used, at one revision of the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
     /// The revision of the store.
@@ -108,7 +109,7 @@ impl View {
             if let Some(node) = entry.key.strip_prefix(&nodes) {
                 let node = name(node)?;
                 let (state, role, epoch) = match decode(store, entry)? {
-                    // The state is dead until the `alive` key of the node is found.
+                    // The node counts as dead until the loop below finds its `alive` key.
                     Record::Joined { role, .. } => (MemberState::Dead, role, entry.modified),
                     Record::Left { role, epoch } => (MemberState::Left, role, epoch),
                 };

@@ -1,9 +1,10 @@
 //! The order in which a node admits, fences, forgets and reclaims its peers, as a pure state
 //! machine.
 //!
-//! Every node runs one [`Peers`]. Views of the membership and ends of effects enter the machine,
-//! effects leave the machine. The machine does no I/O, reads no clock and takes no lock. So the
-//! membership thread of a process, the simulated worlds and the model checker run the same code.
+//! Every node runs one [`Peers`]. The inputs of the machine are views of the membership and the
+//! ends of effects. The outputs are effects, which a driver carries out. The machine does no I/O,
+//! reads no clock and takes no lock. So the membership thread of a process, the simulated worlds
+//! and the model checker run the same code.
 //!
 //! ```text
 //!   membership store ── View ──────►┌─────────┐── Admit, Fence, Forget ──► fabric, local waits ──┐
@@ -22,50 +23,54 @@
 //!                                       (the others find it empty)
 //! ```
 //!
-//! - A failed attempt to fence is repeated. The node forgets the peer after the first attempt has
+//! - The node repeats a failed attempt to fence. It forgets the peer after the first attempt has
 //!   ended, with or without success.
-//! - A peer that left gracefully is forgotten, and neither fenced nor reclaimed.
-//! - A peer is admitted after the earlier holder of its id is forgotten.
+//! - The node forgets a peer that left gracefully, and neither fences nor reclaims the peer.
+//! - The node admits a peer after it has forgotten the earlier holder of the peer's id.
 //!
 //! # Invariants
 //!
-//! - **S1** When the slot of a dead node is emptied, every living node that the dead node could
-//!   reach has fenced it.
+//! - **S1** A reclaim empties the epoch slot of a dead node only after every living node that the
+//!   dead node could reach has fenced it.
 //! - **S2** No reclaim empties the slot of a living node.
-//! - **S3** No living node fences a living node, and none forgets a member.
+//! - **S3** No living node fences a living node, and no living node forgets a member.
 //! - **S4** The fabric of a node knows at most one holder of an id.
-//! - **S5** Of two living compute nodes that act, each knows the other.
-//! - **L** If no more nodes die and a compute node lives, the slot of every dead node becomes
-//!   empty.
+//! - **S5** Of two living compute nodes that act (touch lines), each knows the other.
+//! - **L** (liveness) If no more nodes die and a compute node lives, the slot of every dead node
+//!   becomes empty.
 //!
 //! Why S1 holds:
 //!
-//! 1. A node asks for the reclaim of D only after a view V in which D is dead and every member has
-//!    reported the fence of D.
-//! 2. A member reports only a fence that its fabric has confirmed. A fence is never undone.
+//! 1. A node asks for the reclaim of D only after a view V that shows D dead, and the fence of D
+//!    reported by every member.
+//! 2. A member reports only a fence that its fabric has confirmed, and no fence is undone. So D can
+//!    change nothing at the members of V.
 //! 3. A living node that is not a member in V joined after V. The lease of D had ended before V,
-//!    and D submits nothing without a lease. So no request of D is to that node.
-//! 4. So at every time after V, D can change nothing at any living node.
+//!    and D submits nothing without a lease. So D has sent no request to that node.
+//! 4. By 2 and 3, D can change nothing at any living node from V on.
 //!
-//! The other direction needs no order. A request of a living node to D can reach D before the
-//! living node forgets D. From the fence on, every answer of D fails at that node. The request can
-//! matter only to the next holder of the id. By S4 the fabric does not know D any more when it
-//! knows the next holder.
+//! Requests in the other direction, from a living node to D, need no order:
 //!
-//! S2 holds in today's clusters for a simple reason: the membership never gives the id of a dead
-//! node again. The model also gives ids again, as soon as the slot is empty. Then S2 needs the rule
-//! that a reclaim names the member epoch, and changes no slot of another one.
+//! 1. Such a request can reach D before the living node forgets D.
+//! 2. From the fence on, the living node accepts no answer of D.
+//! 3. So the request can matter only to the next holder of the id.
+//! 4. By S4 the fabric has removed D when it knows the next holder.
 //!
-//! `tests/model` explores up to three nodes: deaths at every step, views late, skipped, repeated
-//! and out of order, effects in any order, effects that fail, and joins under ids that were used.
-//! It also refutes the machine without each rule of [`PeerRules`].
+//! S2 holds in today's clusters because the membership never gives the id of a dead node to another
+//! node. The model also covers clusters that reuse an id as soon as its slot is empty. There S2
+//! needs one more rule: a reclaim names a member epoch, and leaves the slot of any other epoch
+//! unchanged.
+//!
+//! `tests/model` explores up to three nodes, and joins under used ids. A node dies at any step.
+//! Views arrive late, skipped, repeated and out of order. Effects end in any order, and may fail.
+//! The model also refutes the machine without each rule of [`PeerRules`].
 //!
 //! # Recovery
 //!
-//! No recovery of a dead node exists yet. A recovery adds steps between `Forget` and `Reclaim`.
-//! Each step is an effect, with a [`PeerReport`] of its own. The next step begins when
-//! [`have_all_reported`](ClusterView::have_all_reported) holds for that report. `Forget` is local:
-//! a recovery that needs `Forget` on all nodes adds a report for its end.
+//! No recovery of a dead node exists yet. A recovery would add steps between `Forget` and
+//! `Reclaim`. Each step would be an effect with a [`PeerReport`] of its own. The next step would
+//! begin when [`have_all_reported`](ClusterView::have_all_reported) holds for that report. `Forget`
+//! is local: a recovery that needs `Forget` on all nodes would add a report for its end.
 //!
 //! # Example
 //!

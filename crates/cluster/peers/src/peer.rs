@@ -1,32 +1,33 @@
-//! [`Peer`]: what one node knows of one id, and how far its own work for that id is.
+//! [`Peer`]: what one node knows of one id, and the progress of the node's own effects for that id.
 
 use crate::{NodeState, NodeView};
 
-/// The connection of this node's fabric to the holders of one id. The number is a member epoch.
+/// The state of this node's fabric for one id. The number is the member epoch of a holder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Link {
     /// The fabric knows no holder of the id.
     None,
-    /// The fabric is being asked to admit this holder.
+    /// The fabric is admitting this holder.
     Admitting(u64),
-    /// The fabric refused this holder. A retry asks again.
+    /// The fabric refused this holder. [`PeerInput::Retry`](crate::PeerInput::Retry) repeats the
+    /// request.
     Refused(u64),
     /// The fabric knows this holder.
     Known(u64),
-    /// The fabric removes this holder, and the local waits for its answers end.
+    /// The fabric is removing this holder. The local waits for the holder's answers end.
     Forgetting(u64),
 }
 
-/// How far one effect is that ends well or badly, and may be repeated.
+/// The progress of one effect that may fail, and that the machine may repeat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Progress {
-    /// Not asked for.
+    /// The machine has not asked for the effect.
     Open,
-    /// Asked for, and not ended.
+    /// The machine has asked for the effect, and the effect has not ended.
     Running,
-    /// Ended badly. A retry asks again.
+    /// The effect ended without success. A retry asks for it again.
     Failed,
-    /// Ended well.
+    /// The effect ended with success.
     Done,
 }
 
@@ -52,14 +53,16 @@ pub(crate) struct Peer {
     pub(crate) is_reachable: bool,
     /// The latest holder has reported that it knows this node.
     pub(crate) knows_me: bool,
-    /// A view showed that every member has fenced the latest holder. This never becomes false.
-    /// Fences last, and the dead node cannot reach a node that joins after that view.
+    /// A view showed that every member has fenced the latest holder. The value never becomes false
+    /// again for this holder: no fence is undone, and the dead node cannot reach a node that joins
+    /// after that view.
     pub(crate) is_fenced_by_all: bool,
-    /// The fabric may still know an earlier holder.
+    /// The connection, which may still be one to an earlier holder.
     pub(crate) link: Link,
-    /// The holder that the fabric is fencing. This may be an earlier holder than the latest.
+    /// The member epoch of the holder that the fabric is fencing now. It may be an earlier holder.
     pub(crate) fencing: Option<u64>,
-    /// The fence of the latest holder. `fencing` says whether it is running.
+    /// The fence of the latest holder. The value is never `Running`: `fencing` says whether a fence
+    /// runs.
     pub(crate) fence: Progress,
     /// The report that this node knows the latest holder.
     pub(crate) knows: Progress,
@@ -87,18 +90,19 @@ impl Peer {
         }
     }
 
-    /// The id has a later holder. The effects for the earlier holder that are running go on.
+    /// The id has a later holder. Running effects for the earlier holder continue.
     pub(crate) fn replace<N>(&mut self, view: &NodeView<N>) {
         let Peer { link, fencing, .. } = *self;
         *self = Peer { link, fencing, ..Peer::new(view) };
     }
 
-    /// Whether an effect on the connection is running. Such effects run one after the other.
+    /// Whether the fabric is admitting, forgetting or fencing a holder of the id. At most one of
+    /// these effects runs at a time.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.link, Link::Admitting(_) | Link::Forgetting(_)) || self.fencing.is_some()
     }
 
-    /// Drops failures that matter no more, because the holder has died, has left or has a
+    /// Drops failures that no longer matter, because the holder has died, has left or has a
     /// successor.
     pub(crate) fn tidy(&mut self) {
         let is_joined = self.state == NodeState::Joined;
@@ -116,8 +120,8 @@ impl Peer {
         matches!(self.link, Link::Refused(_)) || all.contains(&Progress::Failed)
     }
 
-    /// Opens everything that has failed, except a fence while an effect on the connection is
-    /// running.
+    /// Reopens every effect that has failed, so that the machine asks for it again. A failed fence
+    /// stays failed while another effect on the connection runs.
     pub(crate) fn retry(&mut self) {
         if matches!(self.link, Link::Refused(_)) {
             self.link = Link::None;
@@ -125,14 +129,18 @@ impl Peer {
         for progress in [&mut self.knows, &mut self.fenced, &mut self.reclaim] {
             progress.reopen();
         }
-        // While the fabric forgets the peer, a failed fence stays `Failed`: the attempt still
-        // counts.
+        // The failed fence stays `Failed` while the fabric forgets the peer. Its attempt still
+        // counts as the one that has to precede `Forget`.
         if !self.is_busy() {
             self.fence.reopen();
         }
     }
 
-    /// Asserts what holds between any two steps. `is_served` says whether this node can reclaim.
+    /// Asserts what holds between any two steps. `is_served` says whether this node can reclaim
+    /// dead nodes.
+    ///
+    /// # Panics
+    /// When an invariant does not hold.
     pub(crate) fn check(&self, is_served: bool) {
         use Progress::Open;
         let is_dead = self.state == NodeState::Dead;

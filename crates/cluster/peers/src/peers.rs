@@ -1,4 +1,4 @@
-//! [`Peers`]: the machine of one node.
+//! [`Peers`]: the machine of one node, with its inputs and its effects.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,22 +8,23 @@ use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 use crate::peer::{Link, Peer, Progress};
 use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules};
 
-/// What the driver of a [`Peers`] reports to it.
+/// An input of a [`Peers`]. The node's driver passes it to [`Peers::step`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerInput<'a, N: Ord> {
-    /// A view has arrived. Views may be skipped, repeated, and out of order.
+    /// A view of the membership. Views may be skipped, repeated, and out of order.
     View(&'a ClusterView<N>),
-    /// This node can reclaim dead nodes from now on: its own part of the memory pool is open.
+    /// This node can reclaim dead nodes from now on, because its own part of the memory pool is
+    /// open.
     Serving,
-    /// An effect has ended. `done` says whether it had success; without success it may have taken
-    /// effect all the same.
+    /// An effect has ended. `done` says whether the effect had success. An effect without success
+    /// may have taken effect all the same.
     Ended {
         /// The effect, as the machine asked for it.
         effect: PeerEffect<N>,
         /// Whether the effect had success.
         done: bool,
     },
-    /// Some time has passed: effects that failed are asked for again.
+    /// Some time has passed. The machine asks again for effects that failed.
     Retry,
 }
 
@@ -31,23 +32,25 @@ pub enum PeerInput<'a, N: Ord> {
 /// effects of one step may run in any order, and at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerEffect<N> {
-    /// Make the fabric know the peer, and expect its message numbers from the first one.
+    /// Make the fabric know the peer, and expect the peer's message numbers from the first one on.
     Admit(NodeEpoch<N>),
-    /// Fence the peer here: from the success on, nothing of this member epoch, and of no earlier
-    /// one, changes anything at this node. Requests in flight are included.
+    /// Fence the peer at this node. After success, no request of this member epoch, or of an
+    /// earlier one, changes anything at this node. Requests in flight are included.
     Fence(NodeEpoch<N>),
     /// Publish the report. Without success the report may be published all the same.
     Report(PeerReport<N>),
     /// Remove the peer from the fabric, and end every local wait for an answer of the peer. The
     /// effect cannot fail: the machine ignores `done` at its end.
     Forget {
-        /// The peer.
+        /// The peer and its member epoch.
         peer: NodeEpoch<N>,
-        /// The peer left gracefully: chunks that it returned may be free.
+        /// Whether the peer left gracefully. A peer that left has returned its chunks, which may be
+        /// free.
         has_left: bool,
     },
-    /// Empty the epoch slot of the dead node, if the slot is one of this member epoch. Today's
-    /// clusters do not check the member epoch, because they never give the id of a dead node again.
+    /// Empty the epoch slot of the dead node, if the slot belongs to this member epoch. Today's
+    /// clusters do not check the member epoch, because they never give the id of a dead node to
+    /// another node.
     Reclaim(NodeEpoch<N>),
 }
 
@@ -64,8 +67,8 @@ impl<N: Copy> PeerEffect<N> {
     }
 }
 
-/// One node's part in the joins, leaves and deaths of all its peers. The crate's page has the order
-/// and its proof.
+/// One node's part in the joins, leaves and deaths of all its peers. The [crate's page](crate) has
+/// the order and its proof.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Peers<N: Ord> {
     rules: PeerRules,
@@ -78,14 +81,15 @@ pub struct Peers<N: Ord> {
 }
 
 impl<N: Copy + Ord + Debug> Peers<N> {
-    /// The machine of a node that knows no peer. `has_slot` says whether it is a compute node.
+    /// The machine of a node that knows no peer. `has_slot` says whether the node is a compute
+    /// node.
     pub fn new(me: NodeEpoch<N>, has_slot: bool, rules: PeerRules) -> Self {
         let (has_view, is_serving) = (false, false);
         Peers { rules, me, has_slot, has_view, is_serving, peers: BTreeMap::new() }
     }
 
-    /// The member epoch with which the fabric knows a node, or `None`. A node that is being
-    /// forgotten is not known.
+    /// The member epoch under which the fabric knows a node, or `None`. A node that the fabric is
+    /// forgetting is not known.
     pub fn known(&self, node: N) -> Option<u64> {
         match self.peers.get(&node)?.link {
             Link::Known(epoch) => Some(epoch),
@@ -93,8 +97,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         }
     }
 
-    /// Whether this node may act. No node acts before its first view. Of two compute nodes, the
-    /// node with the higher member epoch waits until each of the two knows the other.
+    /// Whether this node may act: touch lines, as a compute node. No node acts before its first
+    /// view. Of two compute nodes, the node with the higher member epoch waits until each of the
+    /// two knows the other.
     pub fn is_introduced(&self) -> bool {
         let before_me = |peer: &&Peer| {
             peer.has_slot && peer.state == NodeState::Joined && peer.epoch < self.me.epoch
@@ -111,8 +116,11 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         self.peers.values().any(Peer::has_failed)
     }
 
-    /// Takes one input, and appends the effects that it calls for to `out`, in the order in which a
-    /// driver that does one at a time carries them out.
+    /// Takes one input, and appends the resulting effects to `out`. A driver that carries out one
+    /// effect at a time follows the order of `out`.
+    ///
+    /// # Panics
+    /// When assertions are on (`latchwork_strict`) and an invariant does not hold.
     pub fn step(&mut self, input: PeerInput<'_, N>, out: &mut Vec<PeerEffect<N>>) {
         match input {
             PeerInput::View(view) => {
@@ -160,8 +168,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     }
 
     /// Takes over what a view says of one peer. A node dies or leaves at most once, and a later
-    /// holder of its id has a higher member epoch. An older view takes nothing back. So the order
-    /// of arrival of the views does not matter.
+    /// holder of its id has a higher member epoch. A view that is older changes nothing. So the
+    /// order in which views arrive does not matter.
     fn see(&mut self, node: N, seen: &NodeView<N>) {
         let me = self.me;
         let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
@@ -191,7 +199,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         );
     }
 
-    /// Notes whether a view shows a dead peer fenced by all members.
+    /// Remembers that all members have fenced a dead peer, when a view shows their reports.
     fn count_reports(&mut self, node: N, view: &ClusterView<N>) {
         let (rules, seen) = (self.rules, &view.nodes[&node]);
         let Some(peer) = self.peers.get_mut(&node) else { return };
@@ -212,7 +220,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     fn ended(&mut self, effect: PeerEffect<N>, done: bool) {
         let NodeEpoch { node, epoch } = effect.peer();
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        // The end of an effect for an earlier holder changes nothing of the latest one.
+        // The end of an effect for an earlier holder does not change the state of the latest
+        // holder.
         let is_latest = epoch == peer.epoch;
         strict_assert!(
             self.rules != PeerRules::default() || awaits(peer, &effect),
@@ -247,7 +256,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         nodes.into_iter().for_each(|node| self.advance(node, out));
     }
 
-    /// Asks for everything that is due for one peer.
+    /// Appends the effects that are due for one peer.
     fn advance(&mut self, node: N, out: &mut Vec<PeerEffect<N>>) {
         use Progress::{Done, Open, Running};
         let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
@@ -256,9 +265,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
         let (is_joined, is_dead) = (peer.state == NodeState::Joined, peer.state == NodeState::Dead);
 
-        // Fencing comes first, because the dead node may act here until the fence is complete. A
-        // dead node that the fabric does not know is fenced too, because the dead node may be
-        // connecting to this node.
+        // Fencing comes first, because the dead node may change memory here until the fence is
+        // complete. The node also fences a dead node that its fabric does not know, because the
+        // dead node may be connecting to this node.
         if is_dead && peer.fence == Open && !peer.is_busy() {
             peer.fencing = Some(latest.epoch);
             out.push(PeerEffect::Fence(latest));
@@ -292,8 +301,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             _ => {}
         }
         // A dead compute node is reclaimed when one view has shown the fence reports of all
-        // members. A recovery would put its steps here. Each step would have a report of its own,
-        // which all members give before the next step.
+        // members. The steps of a recovery would stand here. Each step would have a report of its
+        // own, which all members publish before the next step.
         let is_due = peer.is_fenced_by_all && peer.fence == Done && peer.reclaim == Open;
         if is_dead && is_due && peer.has_slot && is_compute && is_serving {
             peer.reclaim = Running;
@@ -310,8 +319,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     }
 }
 
-/// Whether the end of this effect changes something: the effect was asked for, and has not ended.
-/// A report on an earlier holder, or its reclaim, ends without a change.
+/// Whether the machine waits for the end of this effect: it has asked for the effect, and the
+/// effect has not ended. For a report on an earlier holder, and for its reclaim, the answer is
+/// `true`: their ends are accepted and ignored.
 fn awaits<N: Copy>(peer: &Peer, effect: &PeerEffect<N>) -> bool {
     let epoch = effect.peer().epoch;
     let is_running = |progress| progress == Progress::Running || epoch < peer.epoch;

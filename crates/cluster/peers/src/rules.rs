@@ -1,7 +1,8 @@
-//! [`PeerRules`]: the rules of the order, each with a switch for the model.
+//! [`PeerRules`]: the rules of the order, each with a switch for the model in `tests/model`.
 
 /// The rules of [`Peers`](crate::Peers). Clusters use the default, where every rule holds. The
-/// model switches off one rule at a time, and finds a run that breaks an invariant.
+/// model switches off one rule at a time, and finds a run that breaks an invariant of the crate's
+/// page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerRules {
     /// A node reports a fence only after the fabric has confirmed the fence.
@@ -9,18 +10,18 @@ pub struct PeerRules {
     /// A node reclaims a dead node only after every member has reported the fence. Without this
     /// rule the node's own fence is enough.
     pub all_report: bool,
-    /// A report counts for one member epoch only. Without this rule it counts for every holder of
-    /// the id.
+    /// A report counts for one member epoch only. Without this rule a report counts for every
+    /// holder of the id.
     pub epoch_counts: bool,
-    /// A view that is older than an earlier one changes nothing. Without this rule the last view
-    /// that arrives counts.
+    /// A view that is older than an earlier arrival changes nothing. Without this rule the view
+    /// that arrives last counts.
     pub latest_counts: bool,
     /// A node tries to fence a dead node before it forgets the dead node.
     pub fence_before_forget: bool,
     /// A node forgets the earlier holder of an id before it admits the next one.
     pub forget_before_admit: bool,
     /// A compute node acts only after all compute nodes with lower member epochs have reported that
-    /// they know this node. Without this rule the node's own knowledge of those nodes is enough.
+    /// they know this node. Without this rule it is enough that this node knows those nodes.
     pub mutual_introduction: bool,
 }
 

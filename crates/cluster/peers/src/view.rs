@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node with its member epoch. A later holder of the id has a higher member epoch.
+/// An id with the member epoch of one holder. A later holder of the id has a higher member epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeEpoch<N> {
     /// The id of the node.
@@ -23,10 +23,10 @@ pub enum NodeState {
     Dead,
 }
 
-/// What a member has published about a peer. All members read it in their views.
+/// What a member has published about a peer. All members read the report in their views.
 ///
-/// A recovery of a dead node would add its reports here: one for each step that all members
-/// complete before the next step begins.
+/// A recovery of a dead node would add reports here: one for each step that all members complete
+/// before the next step begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerReport<N> {
     /// The member has admitted the peer.
@@ -51,9 +51,9 @@ pub struct NodeView<N> {
     pub epoch: u64,
     /// The state of the node.
     pub state: NodeState,
-    /// Whether the node has an epoch slot in the pool: whether it is a compute node.
+    /// Whether the node has an epoch slot in the memory pool. Only compute nodes have one.
     pub has_slot: bool,
-    /// Whether the node has published how to reach it.
+    /// Whether the node has published its address.
     pub is_reachable: bool,
     /// The reports of the node.
     pub reports: BTreeSet<PeerReport<N>>,
@@ -78,14 +78,14 @@ impl<N: Copy + Ord> ClusterView<N> {
         self.nodes.values().filter(|node| node.state == NodeState::Joined)
     }
 
-    /// Whether every member has published this report. This is the barrier between two steps of the
-    /// order of a death.
+    /// Whether every member has published this report. The order of a death uses this condition as
+    /// the barrier between two of its steps.
     ///
     /// The view itself decides which members count:
     ///
     /// - A node that joins after the view has an address that the dead node never learned. A memory
     ///   node that joins later is not part of the pool.
-    /// - A member that died or left before the report has nothing left that the dead node could
+    /// - A member that died or left before the report has nothing that the dead node could still
     ///   change for another node. The content of a dead memory node is lost. A dead compute node
     ///   stays the owner of its lines in their latch words, and no node frees those lines.
     pub fn have_all_reported(&self, report: &PeerReport<N>) -> bool {

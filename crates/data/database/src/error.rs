@@ -15,7 +15,7 @@ pub enum DatabaseOpenError {
     /// A log failed.
     #[error("the log failed: {0}")]
     Log(#[from] WalError),
-    /// The engine failed.
+    /// A table or a transaction failed.
     #[error("the database failed: {0}")]
     Txn(#[from] TxnError),
     /// The catalogue of the memory pool failed.
@@ -27,7 +27,7 @@ pub enum DatabaseOpenError {
     /// A record of two-phase commit is damaged.
     #[error(transparent)]
     Record(#[from] BadCommitRecord),
-    /// Another worker has not done its part in time.
+    /// Another worker has not done its part of the opening or closing in time.
     #[error("{what} within {waited:?}")]
     Late {
         /// The part that is missing.
@@ -47,7 +47,7 @@ pub enum DatabaseOpenError {
         /// The first error of all workers.
         cause: String,
     },
-    /// The database has a table of this name with other columns, keys or indexes.
+    /// The options name a table that the database has with other columns, keys or indexes.
     #[error(
         "the database has a table {table} with another schema: use the schema that made it, or another directory"
     )]
@@ -83,8 +83,8 @@ pub enum DatabaseOpenError {
         /// The kind of the object.
         kind: ObjectKind,
     },
-    /// The memory of the cluster has a database of this name, which need not have the content of
-    /// the log.
+    /// The memory of the cluster has a database of this name already. Its content may differ from
+    /// that of the log.
     #[error(
         "the cluster has a database {name} in its memory already, which need not be what the log in {directory} holds: \
          start a new cluster and open the log there, go on with the instance that opened it here, or use another name"

@@ -22,16 +22,17 @@ use crate::nodes::deadline;
 use crate::steps::{Step, Steps};
 use crate::{DatabaseOpenError, DatabaseOptions, Nodes, Wait, draw_id, open_named, replay};
 
-/// A database that this process has open, on all compute nodes of one cluster. Clones are the same.
+/// A database that this process has open on its compute nodes of one cluster. Clones share one
+/// state. An instance is not bound to a worker: each worker gets an [`Opened`](crate::Opened).
 ///
-/// An instance belongs to the first cluster on which it is opened. With a log, it makes the
-/// database there from the log. An instance with a log never takes over a database that it finds in
-/// the memory, because only the log is known to hold every commit. After an opening fails on a
-/// worker, the instance stays unusable. If the database was made, a new instance needs a new
-/// cluster.
+/// An instance belongs to the first cluster on which it is opened. With a log, the instance makes
+/// the database in the cluster's memory from the log. If the memory already has a database of that
+/// name, the opening fails, because that database may lack commits of the log. If opening fails on
+/// one worker, the instance stays unusable. If the failed opening had already made the database, a
+/// new instance with the same log needs a new cluster.
 ///
-/// Every worker of every compute node must [open](Instance::open) it, all at the same time.
-/// [`run`](Instance::run) does this.
+/// Every worker of every compute node must [open](Instance::open) the instance, all at the same
+/// time. [`run`](Instance::run) does this.
 #[derive(Clone)]
 pub struct Instance(pub(crate) Arc<Inner>);
 
@@ -48,14 +49,16 @@ pub(crate) struct Inner {
     /// The timing of a simulated device.
     device: Option<Device>,
     found: Found,
-    /// Dropped when all workers have finished with it, because it holds a second copy of all rows.
+    /// The result of the replay of the logs. The result is a second copy of all rows, so it is
+    /// dropped when all workers have restored their parts.
     recovery: Mutex<Option<Arc<Recovery>>>,
     nodes: Nodes,
     pub(crate) steps: Steps,
-    /// The memory of the cluster to which the instance belongs. No later cluster can equal this
-    /// pool, because the instance keeps the value with which clusters are compared.
+    /// The memory pool of the cluster to which the instance belongs; `None` before the first
+    /// opening. Two pools are compared by the address of the state that their clones share. The
+    /// instance keeps a clone, so no other pool can get that address.
     pool: Mutex<Option<Pool>>,
-    /// The address of the database, once the first worker has it.
+    /// The address of the database's root, once the first worker has made or found the database.
     root: Mutex<Option<GlobalAddr>>,
 }
 
@@ -64,7 +67,8 @@ pub(crate) struct Inner {
 pub struct Found {
     /// The number of rows, including the rows that define tables.
     pub rows: usize,
-    /// The number of log records that were read, of the logs and of the checkpoint.
+    /// The number of log records that replay has read from the logs and from the checkpoint. A
+    /// record of the checkpoint has many rows.
     pub commits: u64,
     /// The highest timestamp of the commits and of the checkpoint; zero in an empty directory.
     pub last: Timestamp,
@@ -128,8 +132,8 @@ impl Instance {
 
     /// Like [`in_memory`](Instance::in_memory), on a cluster of processes, of which this process
     /// has the compute nodes `here`. Each process makes an instance with the same options. The
-    /// first worker of the cluster makes the database and its tables, and the other processes wait
-    /// for them.
+    /// first worker of the cluster makes the database and its tables. The workers of the other
+    /// processes wait for both.
     pub fn in_memory_here(
         cluster: &ClusterConfig,
         here: Range<usize>,
@@ -182,14 +186,15 @@ impl Instance {
         self.0.found
     }
 
-    /// The losses of the logs, if [`DatabaseOptions::accept_loss`] let them be opened. Empty if
-    /// there was no loss.
+    /// The losses of the logs that [`DatabaseOptions::accept_loss`] accepted. Empty if there was no
+    /// loss.
     pub fn losses(&self) -> &[Loss] {
         self.0.directory.as_ref().map_or(&[], |directory| directory.losses())
     }
 
-    /// The state of the transactions that continue without a caller, for each compute node that has
-    /// started.
+    /// For each compute node of this process that has started: the state of the transactions that
+    /// continue without a caller, for example because their caller dropped the future of the
+    /// commit.
     pub fn health(&self) -> Vec<(NodeId, Health)> {
         let nodes = self.0.nodes.up().map(|(_, node)| node);
         nodes.map(|node| (node.clock().node(), node.health())).collect()
@@ -197,7 +202,7 @@ impl Instance {
 
     /// Begins a phase on the compute nodes of this process. [`run`](Instance::run) calls it before
     /// its workers start. A program that calls [`with_open`](crate::with_open) on its workers calls
-    /// it first.
+    /// `begin` first.
     ///
     /// # Errors
     /// [`DatabaseOpenError::OtherCluster`], and the error of an earlier opening.
@@ -207,7 +212,8 @@ impl Instance {
             inner.belong(node.allocator().pool())?;
         }
         inner.steps.check()?;
-        // The task that writes a simulated log belongs to a worker, and so ends with the phase.
+        // The task that writes a simulated log belongs to a worker, and ends with the phase. So
+        // with a simulated device each phase has new nodes and logs.
         inner.nodes.begin(inner.device.is_some());
         Ok(())
     }
@@ -216,13 +222,13 @@ impl Instance {
     /// instance can open the directory when the last clone of this instance is dropped.
     ///
     /// # Errors
-    /// Those of the log, also for the last commits that no caller waited for.
+    /// The errors of the log, which may concern the last commits, for which no caller waited.
     pub fn close(self) -> Result<(), DatabaseOpenError> {
         let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
         let handle = executor.handle();
         let inner = &self.0;
         let logs = inner.nodes.up().filter_map(|(_, node)| node.log().cloned());
-        // A simulated log was closed by its worker.
+        // In a simulated world the first worker of each node has closed its log already.
         let mut ends = Ok(());
         for log in logs.filter(|_| inner.device.is_none()) {
             let deadline = handle.now() + inner.options.patience;
@@ -243,8 +249,8 @@ impl Inner {
         }
     }
 
-    /// Makes this the cluster of the instance, or checks that it is. The first worker that takes
-    /// the lock decides.
+    /// Binds the instance to the cluster of `pool`, if it has no cluster yet. Otherwise checks that
+    /// `pool` is of its cluster.
     pub(crate) fn belong(&self, pool: &Pool) -> Result<(), DatabaseOpenError> {
         match self.pool.lock().get_or_insert_with(|| pool.clone()).is_clone_of(pool) {
             true => Ok(()),
@@ -252,7 +258,8 @@ impl Inner {
         }
     }
 
-    /// Whether a worker is the first one of this process. It makes the database, or finds it.
+    /// Whether a worker is the first one of this process. The first worker makes the database, or
+    /// finds the existing one.
     fn leads(&self, member: &Member) -> bool {
         member.node == self.nodes_here.start && member.worker == 0
     }
@@ -266,19 +273,20 @@ impl Inner {
         let wait = self.wait(&stopped);
         let is_open = self.steps.is_over(Step::Tables, workers);
         if !is_open {
-            // No log is opened before it is certain that the database may be opened here.
+            // The check of the name comes before any log is opened: an opening that is refused
+            // leaves the log's files as they were.
             if self.leads(member) {
                 self.check_free(member).await?;
                 self.steps.pass(Step::Free);
             }
-            let what = || "the first worker of the cluster did not come".to_owned();
+            let what = || "the first worker of this process did not check the name".to_owned();
             self.steps.reached(Step::Free, 1, handle, &wait, what).await?;
         }
         let node = self.nodes.of(member, &wait, || self.start_node(member)).await?;
         let database = match self.leads(member) {
             true if !is_open => self.make(member, node, &wait).await?,
-            // The address is used and not the name: the instance keeps the database that its first
-            // worker has opened.
+            // This worker uses the address of the database, not its name. If the name was
+            // registered anew, it leads to another database than that of the first worker.
             _ => {
                 let what = || "the first worker did not make the database".to_owned();
                 let root = wait.until(handle, what, async || Ok(*self.root.lock())).await?;
@@ -318,7 +326,8 @@ impl Inner {
         Ok(database)
     }
 
-    /// Checks that the memory has no database of this name that the instance may not use.
+    /// Refuses a database of this name in the memory, unless neither that database nor this
+    /// instance has a log.
     async fn check_free(&self, member: &Member) -> Result<(), DatabaseOpenError> {
         let name = &self.options.name;
         let Some(entry) = member.catalogue.lookup(member.memory.port(), name).await? else {
@@ -337,8 +346,8 @@ impl Inner {
         }
     }
 
-    /// Restores the content of the log, and makes the missing tables. All workers do this at the
-    /// same time.
+    /// Restores the rows and the indexes from the log, then makes the tables of the options that
+    /// do not exist. All workers call this at the same time, and each restores a part.
     async fn fill(
         &self,
         member: &Member,
@@ -432,10 +441,10 @@ impl Inner {
         Ok(database.checkpoint(&nodes, directory, deadline(handle, &wait)).await?)
     }
 
-    /// Ends a worker's part of a phase.
+    /// Ends a worker's part of a phase: see [`Nodes::end`].
     pub(crate) async fn end(&self, member: &Member) -> Result<(), DatabaseOpenError> {
-        // The log of a simulated node is closed below. For that, the workers of the node must have
-        // ended. With a real device, the wait stops when a worker has failed.
+        // The log of a simulated node is closed below, so all workers of the node must have ended
+        // before. With a real device, the wait stops when a worker has failed.
         let stopped = || self.device.is_none() && self.steps.has_failed();
         let wait = self.wait(&stopped);
         self.nodes.end(member, self.workers, &wait).await?;

@@ -1,5 +1,5 @@
-//! A database on a cluster behind one call, which opens the logs and recovers or makes the database
-//! on every worker.
+//! A database on a cluster behind one call. The call opens the logs, and recovers or makes the
+//! database on every worker.
 //!
 //! ```text
 //!   Instance::at(directory) ── opens the logs, replays them ──┐         Instance::in_memory: no log
@@ -23,10 +23,10 @@
 //!
 //! - A worker gets the database only when it is complete. A partly recovered database is never
 //!   used.
-//! - A database with a log is made from the log, once, on a cluster that does not have it. The
-//!   content of a cluster's memory is never taken for the state of a log.
-//! - An error of any worker ends the opening on all workers. `run` returns an error that no other
-//!   error has caused.
+//! - A database with a log is made from the log, once, on a cluster whose memory has no database of
+//!   that name. The instance never trusts the content of a cluster's memory in place of its log.
+//! - An error of any worker ends the opening on all workers. `run` returns the original error, not
+//!   the errors that follow from it on other workers.
 //! - During an opening, a close or a checkpoint, every wait for another worker or for a log ends
 //!   after [`DatabaseOptions::patience`].
 //! - With a log, all compute nodes of the cluster are in this process. Without one, the nodes may

@@ -9,9 +9,10 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::{DatabaseOpenError, Wait};
 
-/// Opens the database with this name on a worker. If there is no such database, the first worker of
-/// the cluster makes it with `make`, and then registers its name. So a worker that finds the
-/// database also finds everything that `make` has written.
+/// Opens the database with this name on a worker. If the catalogue has no such name, the first
+/// worker of the cluster makes the database with `make`, and registers the name afterwards. So a
+/// worker that finds the name also finds everything that `make` has written. The other workers wait
+/// for the name.
 ///
 /// # Errors
 /// [`DatabaseOpenError::OtherKind`]; those of `make`, of the catalogue, and of [`Database::open`];

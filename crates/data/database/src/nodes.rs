@@ -16,8 +16,8 @@ use crate::DatabaseOpenError;
 pub(crate) const LOOK: Duration = Duration::from_micros(100);
 const _: () = assert!(!LOOK.is_zero(), "a waiting worker spins");
 
-/// For each compute node, the state that its workers share for a database. The first worker of a
-/// node makes it.
+/// For each compute node, the state that its workers share for a database: a [`TransactionNode`].
+/// The first worker of a node makes the state.
 #[derive(Default)]
 pub struct Nodes(Vec<Place>);
 
@@ -72,7 +72,8 @@ impl Nodes {
         Nodes((0..nodes).map(|_| Place::default()).collect())
     }
 
-    /// Begins a phase, to which all workers come again. `anew`: the nodes are made again.
+    /// Begins a phase, in which every worker takes part again. `anew`: the states of the nodes are
+    /// made again.
     pub fn begin(&self, anew: bool) {
         for place in &self.0 {
             if anew {
@@ -82,7 +83,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the node of a worker. The first worker of the node makes it.
+    /// Returns the state of a worker's node. The first worker of the node makes the state with
+    /// `make`.
     ///
     /// # Errors
     /// Those of `make`; [`DatabaseOpenError::Late`]; [`DatabaseOpenError::Stopped`].
@@ -127,9 +129,10 @@ impl Nodes {
         wait.until(handle, what, all).await
     }
 
-    /// Ends a worker's part. With a log, the first worker of a node may be the one that runs the
-    /// task that writes the log. So the first worker waits until all `workers` of the node have
-    /// ended, or `wait` ends. Then the first worker waits until the log has written everything.
+    /// Ends a worker's part of a phase. Without a log, and on other workers than the first one of a
+    /// node, the call returns at once. The first worker of a node may run the task that writes the
+    /// log. So it waits until all `workers` of the node have ended, or `wait` ends. After that it
+    /// waits until the log has written everything.
     ///
     /// # Errors
     /// Those of the log.

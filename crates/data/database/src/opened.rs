@@ -10,7 +10,8 @@ use latchwork_txn::{Checkpoint, Database};
 
 use crate::{DatabaseOpenError, Instance};
 
-/// A database as one worker has it open, which dereferences to [`Database`]. Clones are the same.
+/// A database that one worker has open. An `Opened` dereferences to [`Database`]. Clones share one
+/// state.
 #[derive(Clone)]
 pub struct Opened {
     instance: Instance,
@@ -41,8 +42,8 @@ impl Opened {
     }
 
     /// Writes a checkpoint of the whole database, and removes the log segments that it makes
-    /// unnecessary. Transactions continue meanwhile. Only one worker may do this at a time. Without
-    /// checkpoints the logs only grow, and replay takes longer and longer.
+    /// unnecessary. Transactions continue during the call. Only one worker may do this at a time.
+    /// Without checkpoints the logs only grow, and each replay takes longer.
     ///
     /// # Errors
     /// [`DatabaseOpenError::NoLog`]; [`DatabaseOpenError::Late`] when a compute node has not
@@ -51,16 +52,16 @@ impl Opened {
         self.instance.0.checkpoint(&self.database, &self.member.handle).await
     }
 
-    /// Ends this worker's part. With a log, the first worker of a node waits for the other workers
-    /// of its node, and then until their log has written everything. A second close of this worker,
-    /// by any clone, does nothing.
+    /// Ends this worker's part of the phase. With a log, the first worker of a node waits for the
+    /// other workers of its node. After that it waits until the log has written everything. A
+    /// second close of this worker, by any clone, does nothing.
     ///
     /// # Errors
     /// Those of the log.
     pub async fn close(self) -> Result<(), DatabaseOpenError> {
         let Opened { instance, database, member, is_closed } = self;
         drop(database);
-        // The other workers count the ends, so each worker ends once.
+        // `end` counts the workers that have ended, so each worker must call it once only.
         if is_closed.replace(true) { Ok(()) } else { instance.0.end(&member).await }
     }
 }
@@ -83,15 +84,14 @@ impl Instance {
             let (worker, node) = (member.worker, member.node);
             return Err(DatabaseOpenError::NoMember { worker, node, nodes, workers });
         }
-        // These two checks come before anything is made or written, and leave the instance as it
-        // is.
+        // These two checks come before any change. If one fails, the instance stays as it was.
         inner.belong(member.memory.node().allocator().pool())?;
         inner.steps.check()?;
-        // If this worker begins a step and does not end it, a second attempt must not count that
-        // step.
+        // If this future is dropped in the middle of a step, the instance fails. Otherwise a second
+        // attempt could count a step twice.
         let dropped = || format!("{} did not go on with the opening", member.name());
         let guard = inner.steps.guard(dropped);
-        // Boxed, because the future is large and most of it is needed once.
+        // Boxed, because the future is large and runs once.
         let opened = Box::pin(inner.open(member)).await;
         let opened = opened.map_err(|error| inner.failed(error));
         guard.lift();

@@ -19,8 +19,8 @@ pub struct DatabaseOptions {
     /// Tables that are made if they do not exist. None by default.
     pub tables: Vec<Schema>,
     /// The maximum wait of a worker for other workers and for the log, when it opens, closes or
-    /// writes a checkpoint. 60 s by default. Waits for a line of memory end by the `deadline` of
-    /// the cluster.
+    /// writes a checkpoint. 60 s by default. A wait for a line of memory has the `deadline` of the
+    /// cluster instead.
     pub patience: Duration,
     /// Whether to open logs that have lost durable records. Such logs are cut to one consistent
     /// state: see [`LogDirectory::open_as`](latchwork_wal::LogDirectory::open_as). False by

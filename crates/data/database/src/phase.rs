@@ -1,4 +1,5 @@
-//! [`with_open`]: one worker's part of a phase, and [`Instance::run`]: the phase of all workers.
+//! Phases. In a phase all workers open a database, work with it, and close it. [`with_open`] is the
+//! part of one worker, and [`Instance::run`] runs the phase on all workers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use crate::caught::caught;
 use crate::{DatabaseOpenError, Instance, Opened};
 
 /// Opens several instances on one worker, in their order, runs `body` with them, and closes them.
-/// Every worker of the instances does this at the same time, after one of the program's threads has
-/// called [`Instance::begin`]. [`Instance::run`] does both for one instance.
+/// Every worker of the instances calls this function at the same time, after the program has called
+/// [`Instance::begin`] once for each instance. [`Instance::run`] does both for one instance.
 ///
 /// # Errors
 /// Those of [`Instance::open`] and [`Opened::close`]. A panic of `body` is
@@ -35,8 +36,8 @@ pub async fn with_open<T>(
         Ok(()) => guarded(instances, member, body(&opened)).await,
         Err(error) => Err(error),
     };
-    // The worker also closes after an error or a panic, because other workers wait for it. An error
-    // of one log does not keep another log open.
+    // The worker also closes after an error, because the other workers close only together with it.
+    // Each instance has a log. An error of one instance does not keep the log of another one open.
     let mut closed = Ok(());
     for one in opened.into_iter().rev() {
         closed = closed.and(one.close().await);
@@ -46,15 +47,16 @@ pub async fn with_open<T>(
     Ok(result)
 }
 
-/// Runs a body. If it panics, the instances fail, so that other workers do not wait for its part.
+/// Runs a body. If the body panics, the instances fail, so that other workers do not wait for this
+/// worker.
 async fn guarded<T>(
     instances: &[Instance],
     member: &Member,
     body: impl Future<Output = T>,
 ) -> Result<T, DatabaseOpenError> {
     let name = member.name();
-    // A panic of a task that the body has spawned ends the thread, and drops this future with the
-    // guards.
+    // A panic of a task that the body has spawned ends the thread. The end of the thread drops this
+    // future, and its guards make the instances fail.
     let what = || format!("{name} panicked");
     let guards: Vec<_> = instances.iter().map(|one| one.0.steps.guard(what)).collect();
     let end = caught(body).await;
@@ -68,13 +70,14 @@ async fn guarded<T>(
 
 impl Instance {
     /// Opens the database on every worker of the cluster, runs `body` there, and closes it. Returns
-    /// the results in the order of the workers. A program may call it again for another phase.
+    /// the results in the order of the workers. A program may call `run` again for another phase.
     ///
     /// # Errors
-    /// An error that no other error has caused: those of [`open`](Instance::open) and
-    /// [`Opened::close`]. No worker starts on another cluster, or after a failed opening. A panic
-    /// is [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard
-    /// the cluster.
+    /// Those of [`begin`](Instance::begin), [`open`](Instance::open) and [`Opened::close`]. Of
+    /// several errors the result is an original one, not one that follows from it. No worker starts
+    /// if the instance was begun on another cluster, or if an opening has failed. A panic is
+    /// [`ClusterError::Panicked`]; then the instance stays failed, and the program must discard the
+    /// cluster.
     pub fn run<T, F, Fut>(&self, cluster: &Embedded, body: F) -> Result<Vec<T>, DatabaseOpenError>
     where
         T: Send,
@@ -118,7 +121,8 @@ impl Instance {
     }
 }
 
-/// The results, or an error that no other error has caused.
+/// The results, or an original error. [`DatabaseOpenError::Elsewhere`] is returned only if there is
+/// no other error.
 fn first_error<T>(ends: Vec<Result<T, DatabaseOpenError>>) -> Result<Vec<T>, DatabaseOpenError> {
     let (mut results, mut first) = (Vec::new(), None);
     for end in ends {

@@ -27,14 +27,14 @@ pub(crate) fn open(
     })
 }
 
-/// Draws the id of a database at random. Two databases get different ids with near certainty, even
-/// from one `seed`.
+/// Draws the id of a database at random. Two calls return different ids with near certainty, even
+/// for the same `seed`.
 pub fn draw_id(seed: u64) -> DatabaseId {
     DatabaseId(RandomState::new().hash_one(seed))
 }
 
-/// Reads the checkpoint and all logs of a directory with `threads` threads, and resolves the open
-/// parts of two-phase commit ([`resolve`]).
+/// Reads the checkpoint and all logs of a directory with `threads` threads, and resolves the
+/// transactions of two-phase commit ([`resolve`]).
 ///
 /// # Errors
 /// Damage, and errors of the operating system. No log of the directory may be open.

@@ -50,8 +50,9 @@ impl Steps {
     /// Ends a step on this worker, without a wait.
     pub(crate) fn pass(&self, step: Step) {
         strict_assert!((step as usize) < self.ended.len(), "a step that is not counted");
-        // Release pairs with the Acquire in `is_over`: workers that go on see what this worker did
-        // before. Rows and indexes are in coherent memory, which orders its own accesses.
+        // Release pairs with the Acquire in `is_over`. So workers that begin the next step see the
+        // writes of this worker to memory of this process. Rows and indexes are in coherent memory,
+        // which orders its own accesses.
         self.ended[step as usize].fetch_add(1, Ordering::Release);
     }
 
@@ -83,8 +84,9 @@ impl Steps {
         }
     }
 
-    /// Notes the error text `what` if the guard is dropped before it is [lifted](Guard::lift). This
-    /// happens when the future that holds it is dropped, or the thread of its worker panics.
+    /// Returns a guard. If the guard is dropped before it is [lifted](Guard::lift), the error text
+    /// `what` is noted. This happens when the future that holds the guard is dropped, or the thread
+    /// of its worker panics.
     pub(crate) fn guard<F: Fn() -> String>(&self, what: F) -> Guard<'_, F> {
         Guard { steps: self, what, is_lifted: false }
     }

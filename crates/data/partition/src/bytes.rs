@@ -1,4 +1,5 @@
-//! The bytes of messages and records: little-endian numbers, and byte strings behind their length.
+//! The bytes of messages and records: little-endian numbers, and byte strings that follow their
+//! length of 32 bits.
 
 use latchwork_strict::strict_assert;
 
@@ -29,7 +30,7 @@ impl Writer {
     }
 }
 
-/// Reads bytes of any origin: `None` where they end too early.
+/// Reads bytes of any origin. Each function returns `None` if the bytes end too early.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -56,7 +57,8 @@ impl<'a> Reader<'a> {
         self.take(len as usize)
     }
 
-    /// A count of items with at least one byte each.
+    /// A count of items with at least one byte each. A count above the number of remaining bytes is
+    /// refused, so that no count makes the reader allocate too much.
     pub(crate) fn count(&mut self) -> Option<usize> {
         let count = self.u32()? as usize;
         (count <= self.0.len()).then_some(count)

@@ -2,21 +2,20 @@
 //!
 //! # Why it is serializable
 //!
-//! 1. Each participant [prepares](latchwork_txn::Prepared) its part: what the part writes is
-//!    locked, and its new rows are pending.
-//! 2. Some of what a part has read may still change: rows under the optimistic scheme, and leaves
-//!    of scans and of lookups that found no row. Such a part answers `Held`. It is validated after
-//!    *all* parts have prepared.
-//! 3. A participant with all its reads under its own locks need not wait for the others. It
-//!    validates at once, which saves a message.
+//! 1. Each participant [prepares](latchwork_txn::Prepared) its part: the rows that the part writes
+//!    are locked, and its new rows are pending.
+//! 2. Some reads of a part may still change: rows under the optimistic scheme, and leaves of scans
+//!    and of lookups that found no row. A participant with such reads answers `Held`, and validates
+//!    after *all* parts have prepared.
+//! 3. A participant whose own locks protect all its reads validates at once, which saves a message.
 //! 4. No node releases a lock of the transaction before all parts have prepared, unless the
 //!    transaction aborts.
-//! 5. Take the moment between the last successful prepare and the first validation that followed
-//!    it. At this moment all writes of the transaction are locked. All that it read is as it was
-//!    read: by its locks, or by the validation.
+//! 5. Take the moment between the last successful prepare and the first validation of a `Held`
+//!    part. At this moment all writes of the transaction are locked. All its reads are unchanged:
+//!    locks protect them, or a later validation compares them.
 //!
-//! Under timestamp ordering each row and each leaf is compared with the timestamp alone, when it is
-//! locked. So the parts need nothing of each other.
+//! Under timestamp ordering each part compares its rows and leaves with the timestamp of the
+//! transaction only. So the parts need no common moment.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -36,8 +35,9 @@ use crate::message::{Body, Fate, Message, Reply, Request};
 use crate::record::{self, Proposal};
 use crate::site::Counts;
 
-/// How often a commit request is repeated to participants, each time until an answer or the
-/// deadline. After that the remaining participants learn the decision only by their own requests.
+/// The number of rounds of commit requests. Each round ends when all participants have answered, or
+/// at the deadline. After the last round, a participant without the decision learns it only by its
+/// own request.
 const ROUNDS: u32 = 100;
 const _: () = assert!(ROUNDS > 0, "a decision is sent once at least");
 
@@ -47,7 +47,8 @@ pub(crate) struct Committing<M: LineLocks + UserMessages> {
     id: Timestamp,
     /// The other nodes that take part, with the number of the last request to each.
     remotes: BTreeMap<u8, u32>,
-    /// Dropping this value aborts the transaction: there is no decision, and none is in the log.
+    /// True until the decision record is appended. While true, a drop of this value aborts the
+    /// transaction.
     open: bool,
 }
 
@@ -97,7 +98,7 @@ impl<M: LineLocks + UserMessages> Committing<M> {
     pub(crate) fn new(inner: Rc<Inner<M>>, id: Timestamp, remotes: BTreeMap<u8, u32>) -> Self {
         strict_assert!(!remotes.is_empty(), "a transaction of one node has no coordinator");
         strict_assert!(inner.site.fate(id) == Fate::Aborted, "a transaction is coordinated twice");
-        // Set before any participant can vote and request the decision.
+        // The state is set before any participant can vote and then request the decision.
         inner.site.set_fate(id, Fate::Open);
         strict_assert!(inner.site.fate(id) == Fate::Open, "a participant finds no decision");
         Committing { inner, id, remotes, open: true }
@@ -184,8 +185,8 @@ impl<M: LineLocks + UserMessages> Committing<M> {
         if let Some(log) = inner.database.node().log()
             && (writes || !votes.proposals.is_empty())
         {
-            // Without a prepare record no other node depends on the decision, so an ordinary commit
-            // record is enough.
+            // If no participant has a prepare record, no other log depends on the decision. So an
+            // ordinary commit record is sufficient.
             let mut group = match votes.proposals.is_empty() {
                 true => LogRecord::new(LogRecordKind::Commit, cts),
                 false => record::decision(self.id, cts, &votes.proposals)
@@ -213,14 +214,14 @@ impl<M: LineLocks + UserMessages> Committing<M> {
         error: WalError,
     ) -> Result<Timestamp, TxnError> {
         strict_assert!(!self.open, "a transaction that was not appended is taken back");
-        // Dropping `self` now aborts the participants.
+        // The drop of `self` at the end of this function aborts the participants.
         self.open = true;
         local.abort().await;
         Err(TxnError::not_logged(error))
     }
 
-    /// Sends commit requests until all participants have committed; `false` if some have not
-    /// answered after all rounds.
+    /// Sends commit requests until all participants have committed. Returns `false` if some have
+    /// not answered after all rounds.
     async fn tell(&mut self, waiting: &[u8], cts: Timestamp) -> bool {
         let mut left = waiting.to_vec();
         for _ in 0..ROUNDS {
@@ -252,7 +253,8 @@ fn finish<M: LineLocks + UserMessages>(
     recorder.finish(record, outcome, inner.now().as_nanos());
 }
 
-/// A transaction that commits if its decision becomes durable.
+/// A transaction with an appended decision, which commits when the log acknowledges the decision.
+/// Without a log it commits at once.
 struct Deciding<M: LineLocks + UserMessages> {
     committing: Committing<M>,
     local: Validated<M>,
@@ -263,8 +265,8 @@ struct Deciding<M: LineLocks + UserMessages> {
 
 impl<M: LineLocks + UserMessages> Deciding<M> {
     /// Waits until the log acknowledges the decision or reports an error. After the deadline the
-    /// caller gets the error `InDoubt`, and a task goes on waiting, for up to [`ROUNDS`] more
-    /// deadlines.
+    /// caller gets the error `InDoubt`. A task continues to wait, for up to [`ROUNDS`] times the
+    /// deadline.
     async fn wait(self, log: Log, position: Position) -> Result<Timestamp, TxnError> {
         let inner = self.committing.inner.clone();
         let handle = inner.database.memory().handle();
@@ -323,8 +325,8 @@ impl<M: LineLocks + UserMessages> Deciding<M> {
             "a participant finds another decision"
         );
         let ended = inner.now();
-        // The caller may get the outcome before the participants release their locks. A reader on
-        // another node meets these locks, so no reader sees the state before the commit.
+        // The caller may get the outcome before the participants release their locks. A later
+        // reader of such a row meets the lock, so it does not see the state before the commit.
         let id = committing.id;
         drop(inner.database.memory().handle().spawn_service({
             let inner = inner.clone();
@@ -398,9 +400,9 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     .await
 }
 
-/// Sends an abort to participants. A participant that does not get the message aborts when it has
-/// heard nothing for too long. If it has voted, it aborts when the coordinator answers its request
-/// for the decision.
+/// Sends an abort to participants. If the message is lost, a participant without a vote aborts
+/// after [`idle`](crate::PartitionSettings::idle). A participant with a vote requests the decision,
+/// and aborts when the coordinator answers.
 pub(crate) fn abort_there<M: LineLocks + UserMessages>(
     inner: &Inner<M>,
     id: Timestamp,

@@ -1,15 +1,17 @@
-//! Messages of any length up to a limit between the workers of two nodes. A message is cut into
-//! user messages ([`UserMessage`]).
+//! Messages between the workers of two nodes. The coherent memory carries *user messages*
+//! ([`UserMessage`]) of a fixed length. A longer message is cut into pieces, one in each user
+//! message.
 //!
 //! ```text
-//!  word 0: to worker 8 | from worker 8 | piece 16 | bytes of the message 32
+//!  word 0: to worker 8 | from worker 8 | piece 16 | length of the message in bytes 32   (bits)
 //!  word 1: number of the message, counted by the worker that sends it
-//!  words 2 to 12: 88 bytes of the message
+//!  words 2 to 12: the 88 bytes of this piece
 //! ```
 //!
 //! User messages may arrive in any order, twice or not at all. A message is delivered when all of
-//! its pieces have arrived. A message that lacks a piece is never delivered, and is dropped when
-//! newer messages need the room.
+//! its pieces have arrived. If its pieces arrive twice, the message may be delivered twice:
+//! requests have numbers, and the receiver ignores a repeated request. A message that lacks a piece
+//! is never delivered, and is dropped when newer messages need the room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -21,12 +23,12 @@ use latchwork_verbs::ComputeNodeId;
 
 /// Words of a user message before the bytes of the message.
 const HEAD: usize = 2;
-/// Bytes of a message in one user message.
+/// The number of bytes of a message in one user message.
 pub(crate) const PIECE: usize = (USER_MESSAGE_WORDS - HEAD) * 8;
-/// The longest message in bytes. The limit follows from the 16 bits for the number of a piece. A
-/// longer message is not sent.
+/// The maximum length of a message in bytes. The limit follows from the 16 bits for the number of a
+/// piece. Senders refuse a longer message before they cut it.
 pub(crate) const MESSAGE_MAX: usize = PIECE * (u16::MAX as usize);
-/// The most messages that may be incomplete.
+/// The maximum number of incomplete messages of a receiving worker.
 const PARTIAL_MAX: usize = 256;
 const _: () = assert!(
     HEAD < USER_MESSAGE_WORDS && PIECE > 0 && PARTIAL_MAX > 0,
@@ -35,7 +37,7 @@ const _: () = assert!(
 const _: () =
     assert!(MESSAGE_MAX <= u32::MAX as usize, "the length of a message fits into its head");
 
-/// A worker of the cluster.
+/// A worker of the cluster, as sender or receiver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     pub(crate) node: ComputeNodeId,
@@ -83,7 +85,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a user message; returns the message that it completes, with the sender.
+    /// Takes a user message. If it completes a message, returns the sender and the message.
     pub(crate) fn take(
         &mut self,
         from: ComputeNodeId,
@@ -127,10 +129,11 @@ impl Assembly {
     }
 }
 
-/// User messages for one worker. Any worker of the node may have received them.
+/// The queue of user messages for one worker. Any worker of the node may receive them and push them
+/// here.
 ///
-/// No user message is missed. The waiter checks the queue and leaves its waker under one lock, and
-/// a push takes the same lock.
+/// The waiter misses no user message, because it checks the queue and leaves its waker under one
+/// lock, and a push takes the same lock.
 #[derive(Default)]
 pub(crate) struct Queue(Mutex<Queued>);
 
@@ -154,7 +157,7 @@ impl Queue {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Closes the queue: later user messages are dropped.
+    /// Closes the queue: user messages in the queue and later ones are dropped.
     pub(crate) fn close(&self) {
         let waker = {
             let mut queued = self.0.lock();

@@ -1,5 +1,5 @@
-//! [`Inner`]: the state of a worker that the coordinator's and the participant's side share, and
-//! the exchange of messages with other nodes.
+//! [`Inner`]: the state of a worker as coordinator and as participant, and the exchange of messages
+//! with other nodes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,19 +16,19 @@ use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
 
 use crate::Site;
 use crate::fragments::{MESSAGE_MAX, Place, Queue, messages};
-use crate::message::{Body, Fate, Message, Reply, Request};
+use crate::message::{self, Body, Fate, Message, Reply, Request};
 use crate::operation::Fault;
 use crate::participant::Participant;
 
-/// Names the row owner of a key: the number of a node, from 0. `None` where each node has its own
-/// copy, or no node writes.
+/// Names the row owner of a key: the number of a node, from 0. `None` for a row of which each node
+/// has its own copy, or which no node writes: the operation runs on the own node.
 pub type Owner<M> = Rc<dyn Fn(&Table<M>, &[u8]) -> Option<u8>>;
 
-/// The count of ended transactions that are kept, for late messages.
+/// The number of ended transactions whose last answers are kept, to answer repeated requests.
 const ENDED_MAX: usize = 1024;
 
-/// Closes the worker's queue when the last reference to the worker's state is dropped, and so ends
-/// the task that reads the queue.
+/// Closes the worker's queue when it is dropped, with the last reference to the worker's state. So
+/// the task that reads the queue ends.
 pub(crate) struct Open(pub(crate) Arc<Queue>);
 
 impl Drop for Open {
@@ -51,7 +51,7 @@ pub(crate) struct Inner<M: LineLocks + UserMessages> {
     pub(crate) calls: RefCell<BTreeMap<(Timestamp, u8), Call>>,
     pub(crate) letters_sent: Cell<u64>,
     pub(crate) recorder: RefCell<Recorder>,
-    /// Whether a task checks the participants for silence.
+    /// Whether a task runs that checks the participants for silent coordinators.
     pub(crate) tended: Cell<bool>,
     pub(crate) _open: Open,
 }
@@ -89,19 +89,25 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             let node = self.site.node_of(to.node).unwrap_or(u8::MAX);
             return Err(TxnError::Remote { node, what });
         }
+        self.send_bytes(to, &bytes)
+    }
+
+    fn send_bytes(&self, to: Place, bytes: &[u8]) -> Result<(), TxnError> {
         self.letters_sent.set(self.letters_sent.get() + 1);
-        let letters = messages(self.worker, to.worker, self.letters_sent.get(), &bytes);
+        let letters = messages(self.worker, to.worker, self.letters_sent.get(), bytes);
         self.site.count(|counts| &counts.messages, 1);
         self.site.count(|counts| &counts.letters, letters.len() as u64);
         Ok(self.database.memory().post_messages(to.node, &letters)?)
     }
 
     pub(crate) fn reply(&self, to: Place, id: Timestamp, number: u32, reply: Reply) {
-        // A coordinator that cannot be reached sends the request again, or gives up.
-        let _ = self.send(to, &Message { id, number, body: Body::Reply(reply) });
+        let bytes = message::encode_reply(id, number, reply, MESSAGE_MAX);
+        // A failed send is ignored: the coordinator sends the request again, or gives up.
+        let _ = self.send_bytes(to, &bytes);
     }
 
-    /// The worker of another node that runs this worker's operations there.
+    /// The worker of node `owner` that runs this worker's operations: the worker with the same
+    /// number.
     pub(crate) fn place(&self, owner: u8) -> Result<Place, TxnError> {
         Ok(Place { node: self.site.compute_node(owner)?, worker: self.worker })
     }
@@ -193,7 +199,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         self.ended.borrow().last.get(&id).cloned()
     }
 
-    /// Starts a task that checks participants for silence, for as long as there are any.
+    /// Starts a task that checks all participants for silent coordinators, until no participant is
+    /// left.
     pub(crate) fn tend(self: &Rc<Self>) {
         if self.tended.replace(true) {
             return;

@@ -1,5 +1,5 @@
-//! Two-phase commit over rows that are partitioned among compute nodes. It is the comparison to
-//! coherent memory, which needs no such protocol (SELCC 7.3.2).
+//! Two-phase commit over rows that are partitioned among compute nodes. Measurements compare this
+//! crate with coherent memory, where transactions need no such protocol (SELCC 7.3.2).
 //!
 //! ```text
 //!   node 0: Partitioned ── begin ──► PartitionedTransaction ── get, update .. ──► its own rows: a transaction of latchwork-txn
@@ -11,22 +11,23 @@
 //!
 //! Each row has one row owner, the only node that touches the row. (Rows without an owner have a
 //! copy on each node.) A transaction that began on another node sends its operations to the row
-//! owner. So a line stays in the cache of one node, and a transaction over several nodes pays
-//! messages and syncs instead.
+//! owner. So a line stays in the cache of one node. The price of a transaction over several nodes
+//! is messages and syncs.
 //!
 //! - [`Partitioned`], [`PartitionedTransaction`], [`TransactionRows`]: the interface for programs.
-//! - [`Site`]: what the workers of a node share. [`PartitionSettings`]: the deadlines.
+//! - [`Site`]: the state that the workers of a node share. [`PartitionSettings`]: the deadlines.
 //! - [`resolve`]: finds the committed transactions after a restart.
 //!
 //! # What is promised
 //!
-//! - Serializability over all nodes, as within one node. When a transaction is reported as
-//!   committed, every later transaction on any node sees it.
-//! - With logs, all of a transaction or nothing, through any crash of the whole cluster. The rule
-//!   is presumed abort: without a decision record there is no commit.
+//! - Serializability over all nodes, as within one node. A transaction that begins after a commit
+//!   was reported sees that commit, on any node.
+//! - With logs, a crash of the whole cluster leaves all of a transaction or nothing. The rule is
+//!   presumed abort: without a decision record there is no commit.
 //! - A participant that has voted keeps its locks until it knows the decision, and requests the
-//!   decision again and again. A participant without a vote aborts when it hears nothing. A
-//!   coordinator without all votes aborts, too. Every wait of a caller has a deadline.
+//!   decision again and again. A participant without a vote aborts when its coordinator is silent
+//!   for too long. A coordinator that does not get all votes in time aborts, too. Every wait of a
+//!   caller has a deadline.
 //!
 //! # Example
 //!

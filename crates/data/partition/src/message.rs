@@ -27,9 +27,9 @@ use crate::operation::{Fault, OperationAnswer, PartitionOperation};
 pub(crate) struct Message {
     /// The transaction id. Its node is the coordinator.
     pub(crate) id: Timestamp,
-    /// The number of a request, counted by the coordinator for each participant. A reply has the
-    /// number of its request. An abort has the highest number, and a request for the decision has
-    /// 0.
+    /// The number of a request. The coordinator counts its requests to each participant from 1. A
+    /// reply has the number of its request. An abort has the number `u32::MAX`, and a request for
+    /// the decision has 0.
     pub(crate) number: u32,
     pub(crate) body: Body,
 }
@@ -51,7 +51,7 @@ pub(crate) enum Request {
         ts: Timestamp,
         operations: Vec<PartitionOperation>,
     },
-    /// Validates what the participant has read so far.
+    /// Validates the reads of the participant up to now.
     Check,
     Prepare,
     Validate,
@@ -73,25 +73,41 @@ pub(crate) enum Reply {
     },
     /// The participant has locked and staged, and still has to be validated.
     Held,
-    /// The participant has only read and has ended. The commit timestamp must not be below this.
+    /// The participant has only read and has ended. The commit timestamp must not be below this
+    /// one.
     Done(Timestamp),
     /// The participant has committed and ended.
     Ended(Timestamp),
-    /// What the participant has read is unchanged.
+    /// All reads of the participant are unchanged.
     Checked,
     /// The request failed. The participant has aborted, will abort or waits for an abort. With
-    /// [`Fault::InDoubt`] it may have committed.
+    /// [`Fault::InDoubt`] the participant may have committed.
     No(Fault),
 }
 
-/// What a coordinator knows of a transaction.
+/// The decision on a transaction, as its coordinator knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// There is no decision yet.
     Open,
     Committed(Timestamp),
-    /// Aborted, or unknown to the coordinator, or committed and confirmed by all participants.
+    /// Aborted, or unknown to the coordinator (presumed abort). Also the state after all
+    /// participants have confirmed a commit, when no participant asks any more.
     Aborted,
+}
+
+/// The bytes of a reply. A reply of more than `max` bytes is replaced by an error. Without any
+/// answer the coordinator would repeat its request until the deadline.
+pub(crate) fn encode_reply(id: Timestamp, number: u32, reply: Reply, max: usize) -> Vec<u8> {
+    let bytes = Message { id, number, body: Body::Reply(reply) }.encode();
+    if bytes.len() <= max {
+        return bytes;
+    }
+    let what = format!(
+        "an answer of {} bytes is too long for a message: {max}; read fewer rows at a time",
+        bytes.len()
+    );
+    Message { id, number, body: Body::Reply(Reply::No(Fault::Other(what))) }.encode()
 }
 
 impl Message {
@@ -279,11 +295,29 @@ mod tests {
             Body::Reply(Reply::No(Fault::Other("there is no table".into()))),
             Body::Reply(Reply::No(Fault::NotLogged("the disk is full".into()))),
             Body::Reply(Reply::No(Fault::InDoubt)),
+            Body::Reply(Reply::No(Fault::NotDurable("the log is late".into()))),
             Body::Ask,
             Body::Decided(Fate::Open),
             Body::Decided(Fate::Aborted),
             Body::Decided(Fate::Committed(ts)),
         ]
+    }
+
+    #[test]
+    fn a_reply_that_no_message_can_carry_is_replaced_by_an_error() {
+        let reply = || Reply::Answers(vec![OperationAnswer::Row(Some(vec![7; 500]))], None);
+        let whole = encode_reply(Timestamp(9), 4, reply(), 1000);
+        let decoded = Message::decode(&whole).expect("a whole message");
+        assert_eq!(decoded.body, Body::Reply(reply()));
+
+        let cut = encode_reply(Timestamp(9), 4, reply(), whole.len() - 1);
+        let Some(Message { id, number, body: Body::Reply(Reply::No(Fault::Other(what))) }) =
+            Message::decode(&cut)
+        else {
+            panic!("no error: {cut:?}");
+        };
+        assert_eq!((id, number), (Timestamp(9), 4));
+        assert!(what.contains("too long for a message: "), "{what}");
     }
 
     #[test]

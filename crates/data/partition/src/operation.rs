@@ -7,7 +7,7 @@ use latchwork_txn::{Conflict, TableId, TxnError};
 
 use crate::bytes::{Reader, Writer};
 
-/// One operation on the rows of one row owner, which receives the message.
+/// One operation on rows of one row owner, the receiver of the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionOperation {
     /// The table.
@@ -34,9 +34,9 @@ pub enum RowOperation {
         from: Bound<Vec<u8>>,
         /// The upper end.
         to: Bound<Vec<u8>>,
-        /// From the upper end down.
+        /// Whether the rows come from the upper end down.
         descending: bool,
-        /// The most rows to return.
+        /// The maximum number of rows to return.
         limit: u32,
     },
     /// Adds a row.
@@ -222,10 +222,12 @@ pub(crate) enum Fault {
         len: u64,
         value_len: u64,
     },
-    /// The log did not take the record.
+    /// The log of the participant did not take the record.
     NotLogged(String),
-    /// The sender of this fault does not know whether the transaction committed.
+    /// The participant does not know whether the transaction committed.
     InDoubt,
+    /// The participant does not know whether the rows that its part has read are durable.
+    NotDurable(String),
     Other(String),
 }
 
@@ -256,6 +258,7 @@ impl Fault {
             },
             Fault::InDoubt => TxnError::NoAnswer { node },
             Fault::NotLogged(what) => TxnError::NotPrepared { node, what },
+            Fault::NotDurable(what) => TxnError::NotDurableAt { node, what },
             Fault::Other(what) => TxnError::Remote { node, what },
         }
     }
@@ -286,6 +289,10 @@ impl Fault {
                 to.u8(6);
                 to.bytes(what.as_bytes());
             }
+            Fault::NotDurable(what) => {
+                to.u8(8);
+                to.bytes(what.as_bytes());
+            }
         }
     }
 
@@ -303,6 +310,7 @@ impl Fault {
             5 => Fault::Other(String::from_utf8_lossy(from.bytes()?).into_owned()),
             7 => Fault::InDoubt,
             6 => Fault::NotLogged(String::from_utf8_lossy(from.bytes()?).into_owned()),
+            8 => Fault::NotDurable(String::from_utf8_lossy(from.bytes()?).into_owned()),
             _ => return None,
         })
     }
@@ -327,6 +335,7 @@ impl From<&TxnError> for Fault {
             },
             TxnError::InDoubt(_) => Fault::InDoubt,
             TxnError::NotLogged(error) => Fault::NotLogged(error.to_string()),
+            TxnError::NotDurable(error) => Fault::NotDurable(error.to_string()),
             other => Fault::Other(other.to_string()),
         }
     }

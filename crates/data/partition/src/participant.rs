@@ -7,8 +7,8 @@
 //!      └──── abort, or silence of the coordinator ──────────► ended
 //! ```
 //!
-//! A participant also ends when a step fails, when it has only read and is validated last, and when
-//! it commits alone.
+//! A participant also ends when its prepare or its vote fails, and when it commits alone. A
+//! participant that has only read ends with a validation after all parts have prepared.
 
 use latchwork_coherence::LineLocks;
 use latchwork_history::Record;
@@ -23,13 +23,13 @@ pub(crate) struct Participant<M: LineLocks> {
     pub(crate) coordinator: Place,
     /// The number of the last request.
     pub(crate) number: u32,
-    /// The answer to the last request, once there is one.
+    /// The answer to the last request; `None` while a task works on it.
     pub(crate) answer: Option<Reply>,
     pub(crate) stage: Stage<M>,
     /// The participant must abort when its present task has ended.
     pub(crate) aborts: bool,
-    /// When the coordinator was last heard of, the last step ended, or the decision was last
-    /// requested.
+    /// The time of the last of these events: a message of the coordinator, the end of a step, a
+    /// request for the decision.
     pub(crate) heard: Time,
     pub(crate) record: Record,
     /// While this value lives, a freed line that the participant may see is not reused.

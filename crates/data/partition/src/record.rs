@@ -1,4 +1,4 @@
-//! Prepare and decision records, and what a restart concludes from them.
+//! Prepare and decision records, and the outcomes of transactions that a restart derives from them.
 //!
 //! ```text
 //!   record             timestamp                        first entry                    then
@@ -13,11 +13,12 @@
 //!
 //! All logs are replayed together, so no node needs a message. A transaction has committed if its
 //! decision record is there, *and* the prepare record of each participant that the decision names.
-//! Where each record is durable before the next step, these prepare records are there, unless a
-//! loss was accepted. With an asynchronous log a prepare record may be lost although the decision
-//! is there. Then nothing of the transaction counts, so the transaction stays whole or not at all.
+//! With a synchronous log each record is durable before the next step. So with the decision these
+//! prepare records are there, unless a loss was accepted. With an asynchronous log a prepare record
+//! may be lost although the decision is there. If so, the transaction counts as aborted on all
+//! nodes.
 //!
-//! A checkpoint makes records up to its floor unnecessary, and resolving stays right:
+//! Records up to the floor of a checkpoint are not needed, for these reasons:
 //!
 //! 1. The checkpoint waits for all transactions that began before its floor was drawn, participants
 //!    included, and flushes the logs.
@@ -25,9 +26,9 @@
 //!    if its transaction was decided. Its prepare record is not needed.
 //! 3. The timestamp of a decision is not below any of its proposals. So a floor that covers the
 //!    decision covers its prepare records as well.
-//! 4. A transaction id is used once. It is drawn from the coordinator's clock, and a participant
-//!    raises its clock above the id before it proposes. So no clock of a later life starts below an
-//!    id that some record has.
+//! 4. A transaction id is used once. The id is drawn from the coordinator's clock, and a
+//!    participant raises its clock above the id before it proposes. So after a restart every clock
+//!    is above all ids in the records.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +46,8 @@ pub const DECISION: u8 = 2;
 const HEAD: TableId = TableId(u32::MAX);
 const _: () = assert!(PREPARE != DECISION && PREPARE > 0, "the kinds of notes differ");
 
-/// The participant that proposed, and its proposed timestamp. Under timestamp ordering all parts of
-/// a transaction propose the same timestamp.
+/// The number of the participant's node, and its proposed timestamp. Under timestamp ordering all
+/// parts of a transaction propose the same timestamp.
 pub(crate) type Proposal = (u8, Timestamp);
 
 /// A prepare record without the writes of the participant.
@@ -82,7 +83,8 @@ fn head(
     Ok(group)
 }
 
-/// What the prepare and decision records of all logs show.
+/// The outcomes of transactions over several nodes, from the prepare and decision records of all
+/// logs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Resolved {
     /// The committed transactions, each with its writes on all nodes.
@@ -91,12 +93,12 @@ pub struct Resolved {
     pub aborted: usize,
 }
 
-/// A commit that replay has to merge in addition.
+/// A committed transaction whose rows must be merged into the replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
     /// The commit timestamp.
     pub timestamp: Timestamp,
-    /// The rows, in the order of the records that hold them.
+    /// The rows of all its records.
     pub entries: Vec<NoteEntry>,
 }
 
@@ -118,7 +120,7 @@ pub struct BadCommitRecord {
 #[derive(Default)]
 struct Known {
     entries: Vec<NoteEntry>,
-    /// The proposals of the prepare records that are there.
+    /// The proposals in the prepare records that were found.
     prepared: Vec<Proposal>,
     /// The commit timestamp, and the proposals that the decision names.
     decision: Option<(Timestamp, Vec<Proposal>)>,

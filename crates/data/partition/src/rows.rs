@@ -9,10 +9,11 @@ use latchwork_txn::{Range, Table, Timestamp, TxnError, Values};
 /// all nodes share, or a [`PartitionedTransaction`](crate::PartitionedTransaction).
 #[expect(async_fn_in_trait, reason = "its futures stay on their worker, as all here")]
 pub trait TransactionRows<M: LineLocks> {
-    /// Announces that a row will probably be read soon; see [`latchwork_txn::Transaction::expect`].
+    /// Prefetches a row that will probably be read soon; see
+    /// [`latchwork_txn::Transaction::expect`].
     fn expect(&self, _table: &Table<M>, _key: &[u8]) {}
 
-    /// Announces that the locations of rows will be needed soon; see
+    /// Prefetches the cached locations of rows; see
     /// [`latchwork_txn::Transaction::expect_locations`].
     fn expect_places<K: AsRef<[u8]>>(&self, _table: &Table<M>, _keys: &[K]) {}
 
@@ -60,7 +61,7 @@ pub trait TransactionRows<M: LineLocks> {
         values: &mut Values,
     ) -> Result<(), TxnError>;
 
-    /// Passes the rows of a range to `visit`. All of them are in one partition.
+    /// Passes the rows of a range to `visit`. All rows of the range must be in one partition.
     ///
     /// # Errors
     /// As [`latchwork_txn::Transaction::scan`].

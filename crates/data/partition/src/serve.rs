@@ -1,4 +1,5 @@
-//! Serves the requests of other nodes: each belongs to a [`Participant`].
+//! Serves the requests of other nodes. Each request belongs to a transaction, whose part here is a
+//! [`Participant`].
 
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
@@ -66,17 +67,17 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         self.work(id, stage, request);
     }
 
-    /// Handles a request for a transaction that is not here.
+    /// Handles a request of a transaction for which this worker has neither a participant nor a
+    /// last answer.
     fn unknown(self: &Rc<Self>, from: Place, id: Timestamp, number: u32, request: Request) {
         let ts = match &request {
             Request::Operations { ts, .. } => *ts,
             Request::Abort => return,
-            // The participant has ended here and is forgotten. Only a participant that has voted
-            // gets a commit request, and after a commit decision it can only have ended by
-            // committing.
+            // Only a participant that has voted yes gets a commit request. So there was a
+            // participant here, which has ended. After a commit decision it can have ended only by
+            // its commit.
             Request::Commit(cts) => return self.reply(from, id, number, Reply::Ended(*cts)),
-            // The transaction may have committed or may have been given up. This node no longer
-            // knows which.
+            // The part may have committed or aborted, and this node no longer knows which.
             Request::CommitAlone => {
                 return self.reply(from, id, number, Reply::No(Fault::InDoubt));
             }
@@ -89,7 +90,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             return self.reply(from, id, number, Reply::No(Fault::gone()));
         }
         let Some(operation) = self.database.memory().try_enter() else {
-            // Rare: the node must first publish that it is active again.
+            // Rare: before an operation the worker must publish that it reads memory again, so that
+            // freed lines are not reused too early.
             let (inner, memory) = (self.clone(), self.database.memory().clone());
             let entered = async move {
                 if memory.enter().await.is_ok() {
@@ -198,8 +200,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             (Stage::Held(prepared), Request::Validate) => self.vote(id, prepared, true).await,
             (Stage::Voted(part), Request::Commit(cts)) => self.install(id, part, cts).await,
             (stage, _) => {
-                // A coordinator keeps the order of requests, so this sender is not a proper
-                // coordinator.
+                // A coordinator sends its requests in order, so the sender is of another version or
+                // faulty.
                 let fault = Fault::Other("this is not the turn of that message".into());
                 Left::Goes(stage, Reply::No(fault))
             }
@@ -208,13 +210,14 @@ impl<M: LineLocks + UserMessages> Inner<M> {
 
     /// Validates the part, and promises to follow the decision.
     async fn vote(&self, id: Timestamp, prepared: Prepared<M>, all_hold: bool) -> Left<M> {
-        // `validate` is also called when no validation is needed: under timestamp ordering it does
-        // the checks that were left for last.
+        // `validate` is called even if `needs_validation` is false: under timestamp ordering it
+        // raises the read timestamps that were left for the end.
         let mut part = match prepared.validate().await {
             Ok(part) => part,
             Err(error) => return no(&error),
         };
-        // The transaction id must not be above any timestamp that a log has of the transaction.
+        // Each record of the transaction must have a timestamp that is not below the transaction
+        // id. So the clock moves above the id before it proposes.
         self.database.node().clock().raise(id);
         let proposed = match part.propose() {
             Ok(proposed) => proposed,
@@ -231,8 +234,9 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         if !part.has_writes() {
             let through = all_hold || self.database.scheme() == Scheme::TimestampOrdering;
             if through {
-                // All other parts hold their locks, so nothing that this part has read can change
-                // before the decision. Under timestamp ordering this part needs nothing of them.
+                // All parts have prepared, so this validation comes after the common moment of all
+                // parts. After it, this part is no longer needed. Under timestamp ordering the
+                // parts need no common moment.
                 self.bring(id, record);
                 part.abort().await;
                 return Left::Ended(Some(Reply::Done(proposed)));
@@ -242,8 +246,8 @@ impl<M: LineLocks + UserMessages> Inner<M> {
             return Left::Goes(Stage::Voted(part), reply);
         }
         if let Err(error) = self.log_prepare(id, proposed, &mut part).await {
-            // It does not matter whether the prepare record is durable: without a decision it
-            // counts for nothing.
+            // The prepare record may be durable or not: a prepare record without a decision record
+            // has no effect.
             part.abort().await;
             return no(&TxnError::not_logged(error));
         }
@@ -289,7 +293,7 @@ impl<M: LineLocks + UserMessages> Inner<M> {
 
     async fn install(&self, id: Timestamp, part: Validated<M>, cts: Timestamp) -> Left<M> {
         if part.has_writes() {
-            // If memory fails, a task goes on with the commit.
+            // If memory fails, a task continues the commit.
             let _ = part.commit(cts).await;
         } else {
             part.abort().await;
@@ -332,7 +336,7 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         }
     }
 
-    /// Aborts a participant for which no task works.
+    /// Aborts a participant for which no task is running.
     fn abort(self: &Rc<Self>, id: Timestamp) {
         let participant = self.participants.borrow_mut().remove(&id);
         self.end(id, None);
@@ -375,7 +379,7 @@ impl<M: LineLocks + UserMessages> Inner<M> {
         self.site.count(|counts| &counts.asked, asking.len() as u64);
         silent.into_iter().for_each(|id| self.abort(id));
         for (id, coordinator) in asking {
-            // A coordinator that cannot be reached now gets the request again later.
+            // A failed send is ignored: the request is sent again later.
             let _ = self.send(coordinator, &Message { id, number: 0, body: Body::Ask });
         }
     }

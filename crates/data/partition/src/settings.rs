@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 /// The deadlines of coordinators and participants. Good values depend on the round trip of a
-/// message and the sync of the log. The defaults suit microseconds up to a few milliseconds.
+/// message and the time of a sync of the log. The defaults suit round trips and syncs from
+/// microseconds to a few milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionSettings {
     /// How long a coordinator waits for an answer before it sends the request again.
     pub again: Duration,
-    /// How long a coordinator repeats a request without an answer. Before the decision the
-    /// transaction then aborts. If the request lets the only participant commit, the outcome is
-    /// unknown: [`TxnError::NoAnswer`](latchwork_txn::TxnError::NoAnswer).
+    /// How long a coordinator repeats a request without an answer. If the missing answer is a vote
+    /// or that of an operation, the transaction aborts. If the request lets the only participant
+    /// commit, the outcome is unknown: [`TxnError::NoAnswer`](latchwork_txn::TxnError::NoAnswer).
     pub deadline: Duration,
     /// How long a participant without a vote waits for its coordinator before it aborts.
     pub idle: Duration,
     /// How long a participant with a vote waits before each request for the decision.
     pub ask: Duration,
-    /// The time between two checks of all participants for silence.
+    /// The time between two checks of all participants for silent coordinators; at least 10 µs.
     pub tick: Duration,
 }
 

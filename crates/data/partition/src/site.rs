@@ -1,4 +1,4 @@
-//! [`Site`]: what the workers of a compute node share.
+//! [`Site`]: the state that the workers of a compute node share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +14,25 @@ use crate::PartitionSettings;
 use crate::fragments::Queue;
 use crate::message::Fate;
 
-/// What the workers of a compute node share: their queues of user messages, and the decisions of
-/// coordinators on this node.
+/// The state that the workers of a compute node share: their queues of user messages, and the
+/// decisions of coordinators on this node.
 pub struct Site {
     pub(crate) settings: PartitionSettings,
     pub(crate) queues: Vec<Arc<Queue>>,
-    /// Transactions without a decision, and committed ones that some participant has not confirmed.
-    /// Any other transaction has aborted or ended (presumed abort).
+    /// The transactions of this node's coordinators that have no decision, or that have committed
+    /// without the confirmation of all participants. Any other transaction counts as aborted
+    /// (presumed abort).
     fates: Mutex<BTreeMap<Timestamp, Fate>>,
     pub(crate) prepare_collector: Option<Arc<PrepareCollector>>,
-    /// The compute nodes that are the nodes 0, 1, .. of the database.
+    /// The compute node ids of the nodes 0, 1, .. of the database.
     nodes: Vec<ComputeNodeId>,
-    /// Whether the user messages of the node come to this site.
+    /// Whether this site is the receiver of the node's user messages.
     pub(crate) has_box: Mutex<bool>,
     counts: Counts,
 }
 
-/// The history records of participants, on their way to the coordinator. This is for tests and
-/// checks that run all nodes in one process.
+/// The history records of participants, until the coordinator takes them. The collector is for
+/// tests and checks that run all nodes in one process.
 ///
 /// A transaction over several nodes is one transaction in the history, but each node knows only its
 /// own part.
@@ -73,7 +74,7 @@ macro_rules! counts {
         }
 
         impl Counts {
-            // Relaxed: counts order nothing.
+            // Relaxed: no other memory depends on the counts.
             fn stats(&self) -> Stats {
                 Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -132,8 +133,8 @@ impl Site {
         self.nodes.iter().position(|node| *node == id).map(|node| node as u8)
     }
 
-    /// Makes a transaction over several nodes one transaction for the recorder of its coordinator's
-    /// database.
+    /// Makes the recorder record a transaction over several nodes as one transaction, that of its
+    /// coordinator. All sites share one collector.
     #[must_use]
     pub fn prepare_collector(self, gathering: Arc<PrepareCollector>) -> Site {
         Site { prepare_collector: Some(gathering), ..self }

@@ -26,10 +26,11 @@ fn odd(node: u8) -> TxnError {
 /// The operations are those of [`TransactionRows`], as on one node, with these differences:
 ///
 /// - Each operation may fail with [`Conflict::Unreachable`], when the row owner does not answer,
-///   and with [`TxnError::Remote`]. The transaction then has no effect.
+///   and with [`TxnError::Remote`]. After either error the transaction can only be aborted.
 /// - One node must own all rows of a range: the owner of the lower end, or of the upper end if
-///   there is no lower end. A range without ends is scanned on this node only. So the prefix of a
-///   key that decides the owner must be the same in each index as in the table.
+///   there is no lower end. A range without ends is scanned on this node only. The owner function
+///   gets keys of the index. So the part of a key that decides the owner must be at the same
+///   position in the primary key and in each index key.
 /// - A blind insert of a row of another node looks the key up there.
 /// - A commit may fail with [`TxnError::NoAnswer`]: the outcome is unknown. This happens when the
 ///   only other node that takes part does not report the outcome, or when the committing worker has
@@ -112,7 +113,8 @@ impl<M: LineLocks + UserMessages> PartitionedTransaction<M> {
         let number = self.remotes.entry(owner).or_default();
         *number += 1;
         let number = *number;
-        // Until the answer arrives, it is unknown what the participant has done.
+        // Until the answer arrives, the state of the participant is unknown. So a drop of this
+        // future leaves the transaction doomed.
         self.doomed = true;
         let reply = self.inner.call(owner, id, number, request).await?;
         if let Reply::No(fault) = reply {
@@ -123,8 +125,8 @@ impl<M: LineLocks + UserMessages> PartitionedTransaction<M> {
         Ok(reply)
     }
 
-    /// Runs several operations on rows of one node with one message. They run in order, up to the
-    /// first that fails. `owner` is the number of the node.
+    /// Runs several operations on rows of one node with one message. The operations run in order,
+    /// up to the first that fails. `owner` is the number of the node.
     ///
     /// # Errors
     /// The error of the operation that failed, as documented for that operation.
@@ -258,7 +260,8 @@ impl<M: LineLocks + UserMessages> PartitionedTransaction<M> {
         Ok(shown)
     }
 
-    /// Commits a transaction whose rows all belong to one other node: that node commits as usual.
+    /// Commits a transaction whose rows all belong to one other node. That node commits its part as
+    /// a transaction of its own, without two phases.
     async fn commit_there(
         inner: &Rc<Inner<M>>,
         owner: u8,
@@ -413,8 +416,8 @@ impl<M: LineLocks + UserMessages> TransactionRows<M> for PartitionedTransaction<
     }
 
     async fn validate(&mut self) -> Result<(), TxnError> {
-        // Nothing is read during this check. So there is a moment at which everything read was true
-        // at once: just before this check.
+        // The transaction reads nothing during this check. So if no part has changed, all its reads
+        // were true together just before the check.
         let owners: Vec<u8> = self.remotes.keys().copied().collect();
         self.local()?.validate().await?;
         for owner in owners {
@@ -443,12 +446,13 @@ impl<M: LineLocks + UserMessages> TransactionRows<M> for PartitionedTransaction<
             local.abort();
             return Self::commit_there(&inner, owner, id, number + 1).await;
         }
-        // A task of its own: the commit goes on even if the caller drops this future.
+        // The commit runs in a task of its own, so the commit continues even if the caller drops
+        // this future.
         let handle = inner.database.memory().handle().clone();
         let committing = Committing::new(inner, id, remotes);
         let decided = handle.spawn_service(committing.run(local)).await;
-        // The task ends without an answer only when its worker ends. It may have decided before
-        // that.
+        // The task ends without an answer only when its worker ends. The transaction may have
+        // committed by then.
         decided.unwrap_or(Err(TxnError::NoAnswer { node }))
     }
 

@@ -37,15 +37,16 @@ impl<M: LineLocks + UserMessages> fmt::Debug for Partitioned<M> {
 }
 
 impl<M: LineLocks + UserMessages> Partitioned<M> {
-    /// Starts worker number `worker` of a node. All workers of a node share `site`. All nodes have
-    /// the same count of workers.
+    /// Starts worker number `worker` of a node. All workers of a node share `site`. The caller
+    /// starts the same number of workers on each node.
     ///
     /// Node n of the database is the compute node with id n + 1, unless the site states
     /// [otherwise](Site::among).
     ///
     /// # Errors
     /// [`TxnError::NodeId`] when the node has another id; [`TxnError::Remote`] when the node has no
-    /// worker of this number, or when its user messages go to another site.
+    /// worker of this number, or when another `Site` of this process receives the user messages of
+    /// the node.
     pub fn start(
         database: Database<M>,
         site: Arc<Site>,
@@ -62,8 +63,8 @@ impl<M: LineLocks + UserMessages> Partitioned<M> {
             let what = format!("there is no worker {worker}: the site was made for {has}; {what}");
             return Err(TxnError::Remote { node, what });
         };
-        // Any worker of the node may receive a user message; this function passes it to the worker
-        // that it is for.
+        // Any worker of the node may receive a user message. The handler passes the message to the
+        // queue of the addressed worker.
         let to = site.clone();
         let mail_box: MessageHandler = Arc::new(move |from, letter| {
             if let Some(queue) = to.queues.get(usize::from(worker_of(letter))) {
@@ -118,14 +119,15 @@ impl<M: LineLocks + UserMessages> Partitioned<M> {
         &self.0.database
     }
 
-    /// What this worker shares with the other workers of its node.
+    /// The state that this worker shares with the other workers of its node.
     pub fn site(&self) -> &Arc<Site> {
         &self.0.site
     }
 
     /// Records transactions as those of `worker` of this node, with one recorder for this handle
-    /// and its database. A transaction over several nodes is recorded as one where the sites share
-    /// a [`PrepareCollector`](crate::PrepareCollector).
+    /// and its database. If the sites share a
+    /// [`PrepareCollector`](crate::PrepareCollector), a transaction over several nodes is recorded
+    /// as one transaction.
     pub fn record(&self, recorder: Recorder, worker: u16) {
         self.0.database.record(recorder.clone(), worker);
         *self.0.recorder.borrow_mut() = recorder;
@@ -148,6 +150,10 @@ impl<M: LineLocks + UserMessages> Partitioned<M> {
     /// Runs a transaction and commits it; after a conflict the transaction runs again, as in
     /// [`Database::run`].
     ///
+    /// If `body` returns an error that is not a conflict, the transaction validates its reads on
+    /// all nodes and aborts. [`TxnError::NotDurable`] or [`TxnError::NotDurableAt`] of this
+    /// validation is returned in place of the error of `body`.
+    ///
     /// # Errors
     /// As [`Database::run`].
     pub async fn run<R>(
@@ -161,15 +167,19 @@ impl<M: LineLocks + UserMessages> Partitioned<M> {
             let result = match body(&mut transaction).await {
                 Ok(result) => transaction.commit().await.map(|_| result),
                 Err(error) => {
-                    // The error may rest on reads that never held together, so the reads are
-                    // validated first.
+                    // The error may come from reads that are inconsistent together, or that a crash
+                    // takes back. So the reads are validated first.
                     let validated = match error.conflict() {
                         Some(_) => Ok(()),
                         None => transaction.validate().await,
                     };
                     transaction.abort();
                     match validated {
-                        Err(TxnError::Conflict(conflict)) => Err(conflict.into()),
+                        Err(
+                            other @ (TxnError::Conflict(_)
+                            | TxnError::NotDurable(_)
+                            | TxnError::NotDurableAt { .. }),
+                        ) => Err(other),
                         _ => Err(error),
                     }
                 }

@@ -12,16 +12,15 @@
 //!   node's cached copy. Each change of the queue invalidates all copies.
 //! - Places are served in order, so an aged transaction waits only for those before it.
 //! - A waiting transaction that sees the same `served` for
-//!   [`elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So
-//!   a dead or slow aged transaction delays the others for about that time, and loses only its
-//!   place.
-//! - The line may be out of reach because a dead node holds it. One access to the line waits at
-//!   most `elder_for`. After such a wait the worker ignores the queue for
-//!   [`retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait
-//!   for aged ones, and none becomes aged. Transactions that already have a place still use the
-//!   line.
-//! - Serializability does not depend on the queue. A transaction that does not know of an aged
-//!   transaction, or does not wait, meets it as a conflict, and one of the two aborts.
+//!   [`elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So an aged
+//!   transaction that is slow, or whose node is dead, delays the others for about that time. That
+//!   aged transaction loses its place, and nothing else.
+//! - The line may be out of reach, for example because a dead node owns it. One access to the line
+//!   waits at most `elder_for`. After such a wait the worker ignores the queue for
+//!   [`retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait for aged
+//!   ones, and none becomes aged. Transactions that already have a place still use the line.
+//! - Serializability does not depend on the queue. A transaction that does not wait for an aged one
+//!   may conflict with it, and then one of the two aborts.
 
 use std::future::Future;
 use std::time::Duration;
@@ -112,18 +111,20 @@ impl<M: LineLocks> Database<M> {
         self.wait_for(None, until).await;
     }
 
-    /// Whether this node's copy of the line shows an empty queue, or the worker ignores the queue.
+    /// Whether this node's cached copy of the root line shows an empty queue, or the worker ignores
+    /// the queue.
     pub(crate) fn sees_no_aged_transaction(&self) -> bool {
         let Ok(line) = self.memory().try_read(self.root()) else { return self.looks_away() };
         let none = line.words().word(DRAWN) == line.words().word(SERVED);
         (line.validate() && none) || self.looks_away()
     }
 
-    /// Waits until `number` is served or passed; without a number, until the queue is empty.
-    /// Returns the place that is served then, if it is known.
+    /// Waits until place `number` is served or passed over; without a number, until the queue is
+    /// empty. The wait ends at `until` at the latest. Returns the place that is served at the end,
+    /// or `None` if memory fails.
     async fn wait_for(&self, number: Option<u64>, until: Time) -> Option<u64> {
         let handle = self.memory().handle();
-        // The place that is served, and the time since this task has seen it served.
+        // The place that is served, and the time at which this task first saw that place served.
         let mut seen: Option<(u64, Time)> = None;
         let mut apart = LOOK;
         loop {
@@ -151,7 +152,7 @@ impl<M: LineLocks> Database<M> {
         }
     }
 
-    /// Leaves the queue when the turn of the place has come.
+    /// Waits for the turn of place `number`, and serves the next place.
     async fn leave(&self, number: u64, until: Time) {
         if self.wait_for(Some(number), until).await == Some(number) {
             // If this fails, a waiting transaction serves the next place later.

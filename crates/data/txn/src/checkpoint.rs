@@ -9,9 +9,10 @@
 //!                                                    each begins a segment
 //! ```
 //!
-//! - A row has its own timestamp, so the time at which it is read does not matter. Replay takes the
-//!   later of the row and of its versions in the logs above the floor.
-//! - A row that was committed up to the floor and deleted above it is in the logs as deleted.
+//! - Each row has its own timestamp, so the time at which the checkpoint reads the row does not
+//!   matter. Replay compares the row with its versions in the logs above the floor, and takes the
+//!   latest.
+//! - If a row was committed up to the floor and deleted above it, the logs contain the deletion.
 //! - Loaded rows are in no log, and become durable with the first checkpoint.
 
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use crate::{Database, Table, Timestamp, TransactionNode, TxnError};
 /// The result of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Checkpoint {
-    /// The checkpoint covers all commits up to this timestamp.
+    /// The timestamp up to which the checkpoint covers all commits.
     pub floor: Timestamp,
     /// The number of rows that were written.
     pub rows: u64,
-    /// Their bytes.
+    /// The number of bytes that were written.
     pub bytes: u64,
     /// The number of log segments that were removed.
     pub segments_removed: usize,
@@ -39,14 +40,14 @@ pub struct Checkpoint {
 
 impl<M: LineLocks> Database<M> {
     /// Writes a checkpoint, and removes the log segments that it makes unnecessary. `nodes` are all
-    /// nodes of the database, whose logs are in `directory`. Transactions continue meanwhile.
+    /// nodes of the database, whose logs are in `directory`. Other transactions continue during the
+    /// call.
     ///
     /// # Errors
     /// [`TxnError::Busy`] when a transaction does not end by `deadline`; [`TxnError::LeftLocked`];
     /// [`TxnError::ClockExhausted`]; [`TxnError::Log`]; memory failures; errors of reads of the
     /// table definitions. After an error the previous checkpoint stays in place, with one
-    /// exception: an error of the removal of old segments comes after the new checkpoint is in
-    /// place.
+    /// exception: if the removal of old segments fails, the new checkpoint is in place already.
     pub async fn checkpoint(
         &self,
         nodes: &[Arc<TransactionNode>],
@@ -74,8 +75,8 @@ impl<M: LineLocks> Database<M> {
         let bytes = part.bytes();
         part.finish()?;
         for log in &logs {
-            // The log is made durable, in whole segments. So a log that loses its last segment has
-            // lost nothing that the checkpoint contains, and the loss can be accepted.
+            // The log becomes durable and begins a new segment. So a log that later loses its last
+            // segment loses no commit that the checkpoint contains, and that loss can be accepted.
             log.flush(handle, deadline).await?;
             log.rotate(handle, deadline).await?;
         }
@@ -92,8 +93,9 @@ impl<M: LineLocks> Database<M> {
     /// floor. Transactions of the present generation may commit below it, with timestamps that were
     /// drawn before.
     async fn draw_floor(&self, nodes: &[Arc<TransactionNode>]) -> Result<Timestamp, TxnError> {
-        // The clocks are above all commits so far. Timestamps that were drawn but have not
-        // committed need not be up to the floor, because the logs have all commits above it.
+        // No commit up to now is above the highest clock. A transaction in progress may have a
+        // timestamp above the floor. Its commit is not lost, because the logs keep all commits
+        // above the floor.
         let clocks = nodes.iter().map(|node| node.clock().now().counter());
         let counter = clocks.max().unwrap_or(0);
         // The highest timestamp of any node with this counter.

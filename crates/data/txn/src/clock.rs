@@ -9,15 +9,15 @@ use crate::TxnError;
 
 /// The clock of a compute node, shared by its workers.
 ///
-/// Under two-phase locking and the optimistic scheme, a commit draws its timestamp here. The commit
-/// timestamp is one above the maximum of three things: this clock, all versions that the
-/// transaction read or overwrites, and the timestamps of the leaves that its entries entered. The
-/// clock moves to the new timestamp. This is Lamport's clock, with tuples in place of messages:
+/// Under two-phase locking and the optimistic scheme, a commit draws its timestamp here. Its
+/// counter is one above the maximum of three counters: of this clock, of all versions that the
+/// transaction read or overwrites, and of the leaves that got its index entries. The clock moves to
+/// the new timestamp. This is Lamport's clock, with tuples in place of messages:
 ///
 /// - A transaction that reads or overwrites a version has a later timestamp than the writer of that
-///   version, on any nodes.
-/// - A transaction that overwrites a row that another one has only read may have the earlier
-///   timestamp.
+///   version, also across nodes.
+/// - A transaction that overwrites a row may have an earlier timestamp than a transaction that has
+///   only read the row before.
 ///
 /// Under timestamp ordering a transaction commits at its own timestamp, which it has drawn from the
 /// counter of all nodes. This clock is only raised to that timestamp.
@@ -39,16 +39,17 @@ impl NodeClock {
         self.node
     }
 
-    // Relaxed, here and below: all read-modify-writes of one atomic have one order, so no two draw
-    // the same value, and they publish nothing else. A later transaction of another worker gets a
-    // timestamp above each tuple that it read. This follows from the tuple's own timestamp, not
-    // from the clock.
+    // Relaxed, here and below: all read-modify-writes of one atomic have one order. So no two calls
+    // draw the same value, and the counter publishes no other memory. A later transaction of
+    // another worker gets a timestamp above each tuple that it read. This follows from the tuple's
+    // own timestamp, not from the clock.
 
     /// Draws a timestamp above `after` and above all timestamps that this clock has given or was
     /// raised to.
     ///
     /// # Errors
-    /// [`TxnError::ClockExhausted`], [`TxnError::NodeId`].
+    /// [`TxnError::ClockExhausted`] when the counter has no higher value; [`TxnError::NodeId`] when
+    /// the node's id is too high for a timestamp.
     pub fn draw(&self, after: Timestamp) -> Result<Timestamp, TxnError> {
         let next = |now: u64| now.max(after.counter()).checked_add(1);
         let drawn = self.counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);

@@ -12,12 +12,13 @@ use thiserror::Error;
 use crate::Scheme;
 use crate::schema::SchemaError;
 
-/// The reason why a transaction cannot go on beside other transactions. The transaction must be
-/// aborted, and may run again as a whole.
+/// The reason why a transaction cannot continue while other transactions run. The transaction must
+/// be aborted, and may run again as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Error)]
 pub enum Conflict {
-    /// Another transaction has locked a line that this one needs, or adds a row that this one has
-    /// met. Or the transactions of this node hold as many locks as the node allows.
+    /// Another transaction has locked a line that this transaction needs, or has a pending row that
+    /// this transaction met. Or the transactions of this node hold as many locks as the node
+    /// allows.
     #[error("another transaction has locked a row")]
     Locked,
     /// A row that was read has another version now, or an index entry of its key has changed.
@@ -30,7 +31,8 @@ pub enum Conflict {
     /// reaches beyond this transaction. Or a checkpoint with a later floor has begun.
     #[error("a transaction with a later timestamp came first")]
     TooLate,
-    /// The node of a part of its rows has not answered in time, or has given the transaction up.
+    /// A node that executes a part of the transaction has not answered in time, or has aborted its
+    /// part.
     #[error("another node has not answered in time")]
     Unreachable,
 }
@@ -52,7 +54,8 @@ pub enum TxnError {
     /// Other transactions are in the way: abort this transaction and run it again as a whole.
     #[error("{0}; abort the transaction and try it again")]
     Conflict(#[from] Conflict),
-    /// The transaction has met an error before, and can only be aborted.
+    /// An earlier operation met a conflict or another error, after which the transaction can only
+    /// be aborted.
     #[error("the transaction has failed before and can only be aborted")]
     Doomed,
     /// Another node failed to execute a part of the transaction.
@@ -72,7 +75,8 @@ pub enum TxnError {
         /// The error text of its log.
         what: String,
     },
-    /// It is unknown here whether the transaction committed: the deciding node has not answered.
+    /// It is unknown here whether the transaction committed: the node that decides has not
+    /// answered.
     #[error(
         "it is not known whether the transaction committed: node {node} has not said; read its rows to find out"
     )]
@@ -81,8 +85,8 @@ pub enum TxnError {
         node: u8,
     },
     /// It is unknown whether the commit is durable. If the log has failed, the written rows stay
-    /// locked until a restart decides. If the log has only not answered in time, a task waits on
-    /// and finishes or undoes the commit.
+    /// locked until a restart decides. If the log is only late, a task continues to wait, and
+    /// finishes or undoes the commit.
     #[error("it is not known whether the transaction committed: {0}; restart to find out")]
     InDoubt(Box<WalError>),
     /// It is unknown whether the rows that the transaction has read are durable. Other transactions
@@ -90,6 +94,15 @@ pub enum TxnError {
     /// itself has written nothing, or was aborted.
     #[error("what the transaction has read may not last: {0}")]
     NotDurable(Box<WalError>),
+    /// It is unknown whether the rows that the transaction has read on another node are durable:
+    /// see [`TxnError::NotDurable`].
+    #[error("what the transaction has read on node {node} may not last: {what}")]
+    NotDurableAt {
+        /// The node.
+        node: u8,
+        /// The error text of its log.
+        what: String,
+    },
     /// The log did not take the commit, which has been undone.
     #[error("the transaction was not committed: {0}")]
     NotLogged(Box<WalError>),
@@ -148,7 +161,8 @@ pub enum TxnError {
         /// The defect.
         what: Box<str>,
     },
-    /// An operation kept meeting other writers of its row, beyond its bound.
+    /// Other writers kept changing the row while the operation read it, more often than the
+    /// operation tries.
     #[error("gave up on a row of table {}: it changed {rounds} times in between", .table.0)]
     Starved {
         /// The row's table.
@@ -156,8 +170,8 @@ pub enum TxnError {
         /// The number of repeated reads.
         rounds: u32,
     },
-    /// The counter of commit timestamps has no more values. A timestamp that was read must be
-    /// corrupt.
+    /// The counter of commit timestamps has no higher value. In practice a tuple or a log has a
+    /// corrupt timestamp.
     #[error(
         "the clock of commit timestamps is at its end: some tuple or log has an impossible timestamp"
     )]
@@ -171,7 +185,8 @@ pub enum TxnError {
     /// The log or a checkpoint failed.
     #[error(transparent)]
     Log(#[from] Box<WalError>),
-    /// A log has records of a layer above that have not been resolved.
+    /// A log has prepare or decision records of distributed transactions, which the layer above
+    /// must resolve before the recovery.
     #[error(
         "the logs have {notes} records of transactions over several nodes that were not resolved, the first in segment \
          {segment} of node {node}: recover with the program that wrote them"
@@ -184,8 +199,9 @@ pub enum TxnError {
         /// The segment of the first one.
         segment: u64,
     },
-    /// Transactions that are or may be in the log could not be finished. The tables lack what they
-    /// have written, so a checkpoint would be wrong and logs must not be shortened.
+    /// Transactions that are or may be in the log could not be finished. The tables lack the rows
+    /// that these transactions have written. So a checkpoint would be wrong, and no log segment may
+    /// be removed.
     #[error(
         "{transactions} transactions of one node could not be carried through ({cause}): a checkpoint would lose them; \
          restart to recover them from the log"
@@ -250,7 +266,7 @@ pub enum TxnError {
     Memory(#[from] Box<MemoryError>),
 }
 
-// Every operation returns it, and moves it whether or not there is an error.
+// Every operation returns this type by value, so a large error would slow down success as well.
 const _: () = assert!(size_of::<TxnError>() <= 32);
 
 macro_rules! boxed {
@@ -285,7 +301,8 @@ impl TxnError {
         TxnError::NotDurable(Box::new(error))
     }
 
-    /// The conflict, if the error is one: then a repetition may help.
+    /// The conflict, if the error is a conflict: then the transaction may succeed when it runs
+    /// again.
     pub fn conflict(&self) -> Option<Conflict> {
         match self {
             TxnError::Conflict(conflict) => Some(*conflict),

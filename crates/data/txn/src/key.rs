@@ -1,7 +1,7 @@
 //! [`Key`]: columns encoded as bytes in the order of the columns' values.
 
-/// Builds a key from columns. Keys compare byte by byte as their columns compare one by one. No key
-/// is a prefix of another key with as many columns.
+/// Builds a key from columns. Keys with the same column types compare byte by byte as their columns
+/// compare one by one. No such key is a prefix of another one.
 ///
 /// ```
 /// use latchwork_txn::Key;
@@ -53,8 +53,8 @@ impl Key {
         self.bytes(column.as_bytes())
     }
 
-    /// Adds bytes unchanged. Either they have one length in all keys of an index, or they are the
-    /// last column and never a prefix of another value.
+    /// Adds bytes unchanged. The column must have one length in all keys of an index. Or it must be
+    /// the last column, and no value of it a prefix of another value.
     pub fn raw(mut self, column: &[u8]) -> Key {
         self.0.extend_from_slice(column);
         self
@@ -76,7 +76,7 @@ mod tests {
     type Columns = (i64, Vec<u8>, u32, Vec<u8>, u8);
 
     fn columns() -> impl Strategy<Value = Columns> {
-        // Few values of each, so that keys share their first columns.
+        // Each column has few values, so that keys often share their first columns.
         let bytes = || vec(prop_oneof![Just(0_u8), Just(1), Just(254), Just(255)], 0..4);
         let number = prop_oneof![Just(-1_i64), Just(0), any::<i64>()];
         (number, bytes(), 0..300_u32, bytes(), any::<u8>())

@@ -28,8 +28,9 @@
 //!
 //! The crate `latchwork-database` opens a database on a cluster and calls all of this in order.
 //!
-//! Reads are optimistic: a read tolerates any bytes, and counts only if the line was consistent. A
-//! write holds the write guard of one line, and never across an await.
+//! Reads of pages are optimistic: a read tolerates any bytes, and its result counts only if the
+//! line did not change during the read. A write holds the write guard of a line, and drops the
+//! guard before any await.
 //!
 //! # Example
 //!

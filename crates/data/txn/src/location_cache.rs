@@ -1,8 +1,9 @@
 //! [`Places`]: the location cache of a worker, which spares the worker index lookups.
 //!
-//! An entry is a guess and decides nothing. A read checks the location as if the index had led
-//! there. A row is live in at most one location, and its tuple holds its key. A deleted or moved
-//! row, or another row in that slot, does not match, and then the worker uses the index.
+//! An entry is a guess and decides nothing. A read checks the cached location as it checks a
+//! location from the index. This check is sufficient for two reasons. A row is live under at most
+//! one row id, and its tuple contains its key. If the slot has no live row or another row, the
+//! check fails, and the worker uses the index.
 
 use latchwork_cache::Hint;
 use latchwork_strict::strict_assert;
@@ -16,11 +17,11 @@ pub(crate) struct Places {
     slots: Box<[Slot]>,
 }
 
-/// Four slots fill one line of the processor's cache.
+/// Four slots have the size of one line of the processor's cache.
 struct Slot {
     /// 0 in an empty slot.
     id: u64,
-    /// Of the table and the key.
+    /// A hash of the table and the key.
     tag: u32,
     hint: Hint,
 }
@@ -79,7 +80,8 @@ impl Places {
         }
     }
 
-    /// Removes a row that is no longer there, or that the fast path cannot read.
+    /// Removes the entry of a row that is no longer at that location, or that the fast path cannot
+    /// read.
     pub(crate) fn forget(&mut self, table: TableId, hash: u32) {
         let (at, tag) = self.slot_of(table, hash);
         if let Some(slot) = self.slots.get_mut(at)

@@ -20,15 +20,14 @@ const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
 pub struct TransactionSettings {
     /// The concurrency control.
     pub scheme: Scheme,
-    /// Timestamp ordering: the number of timestamps that a worker draws at once. More than one
-    /// means fewer accesses to the global counter. The price is that a transaction may be ordered
-    /// before one that committed before it began. Workers with old timestamps abort more often, and
-    /// their reads may be of the past.
+    /// Timestamp ordering: the number of timestamps that a worker draws at once. A value above 1
+    /// means fewer accesses to the global counter. The price: a transaction may be ordered before a
+    /// transaction that committed before it began. A worker with old timestamps aborts more often.
     pub timestamp_block: u64,
     /// Timestamp ordering: the maximum distance, in timestamps, of a read timestamp ahead of its
-    /// reader; 0: no read leases. The lease applies to rows and pages that have not changed for
-    /// long, so that not every reader has to raise the read timestamp. A writer below the read
-    /// timestamp is too late, perhaps for readers that never come.
+    /// reader; 0: no read leases. A row that has not changed for longer gets a longer lease. With a
+    /// lease not every reader has to raise the read timestamp. The price: a writer below the read
+    /// timestamp is too late, even if no reader used the lease.
     pub read_lease: u64,
     /// Timestamp ordering: whether a transaction that comes too late takes a later timestamp, if
     /// everything that it has read is unchanged. Parts of a larger transaction never take a later
@@ -39,15 +38,16 @@ pub struct TransactionSettings {
     /// [`validate`](crate::Transaction::validate). The setting has no effect without a log that
     /// syncs, or under SEL, which releases lines after every access.
     pub early_release: bool,
-    /// The maximum of each wait of a commit for its log: for room in the backlog, and for its log
-    /// record or its reads to be durable.
+    /// The maximum of each wait of a commit for its log. A commit waits for room in the backlog,
+    /// and until its log record or its reads are durable.
     pub log_deadline: Duration,
     /// The first pause after a conflict is random, below twice this value. The bound doubles with
     /// each attempt.
     pub pause: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// The time for which a transaction is repeated.
+    /// The time after its first conflict during which [`Retry`](crate::Retry) repeats a
+    /// transaction.
     pub retry_for: Duration,
     /// The number of aborts after which a transaction is aged, so that other transactions wait for
     /// it; 0: never. The value must be the same on all nodes of a database.
@@ -79,17 +79,17 @@ impl Default for TransactionSettings {
     }
 }
 
-/// The state that the workers of a compute node share for one database: a clock, a log and the
-/// settings.
+/// The state that the workers of a compute node share for one database: a clock, a log, the
+/// settings, and the health of transactions without a caller.
 pub struct TransactionNode {
     clock: NodeClock,
     log: Option<Log>,
     settings: TransactionSettings,
-    /// For each worker, the generation that its transactions hold.
+    /// The present generation of each worker.
     workers: Mutex<Vec<Arc<Worker>>>,
     /// The floor of the last checkpoint that has begun.
     floor: AtomicU64,
-    /// Earlier generations that may not have ended.
+    /// Earlier generations with transactions that may not have ended.
     earlier: Mutex<Vec<Arc<()>>>,
     health: Mutex<Health>,
     /// The purge pieces of ended workers, and their number.
@@ -99,8 +99,9 @@ pub struct TransactionNode {
 
 /// The transactions of a node that continue without a caller.
 ///
-/// A task finishes or undoes a commit whose future was dropped, or of which a step failed. The task
-/// meets other transactions like any transaction, and tries again: that is not a fault.
+/// If the future of a commit is dropped, or a step of a commit fails, a task finishes or undoes the
+/// commit. The task may conflict with other transactions, and then tries again. Such a retry is not
+/// a fault.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Health {
     /// Transactions that are or may be in the log and could not be finished. Their rows stay locked
@@ -121,7 +122,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether there is nothing that an operator must check.
+    /// Whether no transaction stays locked, is given up or is held up. Otherwise an operator should
+    /// look at the node.
     pub fn is_good(&self) -> bool {
         (self.left_locked, self.given_up, self.held_up) == (0, 0, 0)
     }
@@ -205,7 +207,7 @@ impl TransactionNode {
         })
     }
 
-    /// The source of its commit timestamps.
+    /// The source of the node's commit timestamps.
     pub fn clock(&self) -> &NodeClock {
         &self.clock
     }
@@ -215,14 +217,15 @@ impl TransactionNode {
         self.log.as_ref()
     }
 
-    /// The settings of its transactions.
+    /// The settings of the node's transactions.
     pub fn settings(&self) -> &TransactionSettings {
         &self.settings
     }
 
-    /// Sets the floor of a checkpoint that begins now. This comes before the generations turn.
-    // Relaxed: turning a generation and beginning in one take the same lock, so a transaction of
-    // the new generation sees the floor.
+    /// Sets the floor of a checkpoint that begins now. The checkpoint sets the floor before it
+    /// begins new generations.
+    // Relaxed: `turn_generation` and `Worker::begin` take the same lock. So a transaction of the
+    // new generation sees the floor.
     pub(crate) fn set_floor(&self, floor: Timestamp) {
         self.floor.fetch_max(floor.0, Ordering::Relaxed);
         strict_assert!(self.floor.load(Ordering::Relaxed) >= floor.0, "the floor falls");
@@ -248,7 +251,8 @@ impl TransactionNode {
     pub(crate) fn note_retry(&self, error: &TxnError) {
         let mut health = self.health.lock();
         health.retries += 1;
-        // The warnings become rare, so a long failure does not fill a log file.
+        // A warning appears at each power of two of the count, so a long failure does not fill a
+        // log file.
         if health.retries.is_power_of_two() {
             let (node, count) = (self.clock.node().0, health.retries);
             tracing::warn!(node, count, "the end of a transaction is tried again: {error}");
@@ -313,18 +317,19 @@ impl TransactionNode {
         taken
     }
 
-    /// Begins a new generation of transactions.
+    /// Begins a new generation for each worker.
     fn turn_generation(&self) {
         let workers = self.workers.lock();
         let turn = |worker: &Arc<Worker>| std::mem::take(&mut *worker.generation.lock());
         self.earlier.lock().extend(workers.iter().map(turn));
     }
 
-    /// The number of transactions in progress of the first earlier generation that has any.
+    /// The number of transactions in progress of the first earlier generation that has any; `None`
+    /// if all have ended.
     fn under_way(&self) -> Option<usize> {
         let mut earlier = self.earlier.lock();
-        // No task can get a reference to a turned generation. So when this list holds the only
-        // reference, all transactions of the generation have ended.
+        // No new transaction can get a reference to an earlier generation. So when this list holds
+        // the only reference, all transactions of the generation have ended.
         earlier.retain(|one| Arc::strong_count(one) > 1);
         earlier.first().map(|one| Arc::strong_count(one) - 1)
     }
@@ -333,9 +338,9 @@ impl TransactionNode {
     ///
     /// # Errors
     /// [`TxnError::Busy`] when some have not ended by `deadline`; [`TxnError::LeftLocked`] when
-    /// some never will.
+    /// some stay locked until a restart.
     pub async fn quiesce(&self, handle: &Handle, deadline: Time) -> Result<(), TxnError> {
-        // This includes transactions for which an earlier call gave up.
+        // The wait includes the transactions of earlier calls that returned `Busy`.
         self.turn_generation();
         loop {
             let busy = self.under_way();

@@ -1,12 +1,16 @@
 //! Purge: the removal of tombstones, and of index entries that lead to a row by an old key.
 //!
-//! A piece is a tombstone with its entries, or a set of old entries of one row. Each piece is
-//! removed under an exclusive lock of the row's line, so no transaction that locks what it reads
-//! depends on the piece. A transaction without locks may depend on the piece, and finds out: the
-//! tombstone is missing, or the leaf has another structure number. For later transactions the leaf
-//! takes over the time of the deletion, and for a tombstone also the read timestamp of its page
-//! (see [`LeafStamp`](latchwork_blink::LeafStamp)). A piece with a locked line is tried again
-//! later.
+//! A piece is a tombstone with its entries, or a set of old entries of one row. The removal of a
+//! piece is safe for these reasons:
+//!
+//! 1. The purge holds a write lock of the row's home line. So no transaction that locks what it
+//!    reads depends on the piece.
+//! 2. A transaction that reads without locks may depend on the piece. Its validation detects the
+//!    removal: the tombstone is missing, or the leaf has another structure number.
+//! 3. For later transactions the leaf takes over the time of the deletion, and for a tombstone also
+//!    the read timestamp of its page (see [`LeafStamp`](latchwork_blink::LeafStamp)).
+//!
+//! If another transaction has locked the line, the purge tries the piece again later.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -17,7 +21,6 @@ use crate::purge_piece::{Left, Purge, What};
 use crate::{Database, TxnError};
 
 /// The maximum number of pieces that a commit tries to remove, unless more than [`WAITING`] wait.
-/// Usually a commit adds at most one.
 const AT_ONCE: usize = 16;
 /// The number of waiting pieces above which a commit tries all of them.
 const WAITING: usize = 1024;
@@ -32,8 +35,8 @@ impl<M: LineLocks> Database<M> {
         self.purges().borrow_mut().push_back(purge);
     }
 
-    /// Tries some of the waiting pieces. A piece that is locked, or fails, goes back into the
-    /// queue.
+    /// Tries to remove some of the waiting pieces. A piece with a locked line, or with a failed
+    /// removal, goes back into the queue.
     pub(crate) async fn purge_some(&self) {
         if self.node().has_left() {
             self.take_left();
@@ -75,9 +78,9 @@ impl<M: LineLocks> Database<M> {
             LockOutcome::Got(lock) => lock,
             LockOutcome::Locked => return Ok(false),
         };
-        // A removal takes effect for all nodes, and a crash may take back the change that justifies
-        // it. So the purge waits while the line has a node lock. While this lock exists, no
-        // transaction gives the line a node lock.
+        // A node lock means that the line has a commit that is not durable yet. A crash may take
+        // back the commit that made this piece, but all nodes see the removal at once. So the purge
+        // tries the piece later. No transaction gives the line a node lock while `_lock` exists.
         if self.releases_early() && self.memory().has_node_lock(need.addr, &Hint::default()) {
             return Ok(false);
         }
@@ -95,9 +98,9 @@ impl<M: LineLocks> Database<M> {
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
-        // The slot may have the row, the row added again, or another row. Entries go that lead here
-        // by a key that the present row does not have. No row comes to the slot while the line is
-        // locked.
+        // The slot may contain the row, the row added again, another row, or nothing. Only those
+        // entries are removed that lead here by a key that the present row does not have. No other
+        // row comes to the slot while the line is locked.
         let (mut there, mut row, mut now) = (Vec::new(), Vec::new(), Vec::new());
         let step = || heap.key_step(*id, &Hint::default(), &mut there);
         let taken = heap.drive(Patience::NoWait, step).await?;
@@ -106,7 +109,7 @@ impl<M: LineLocks> Database<M> {
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
         if seen == SeenRow::Pending {
-            // The row was just added: the entries may be its own by now.
+            // A transaction is adding the pending row, and may have taken the entries over.
             return Ok(false);
         }
         for (index, entry) in entries {
@@ -114,8 +117,9 @@ impl<M: LineLocks> Database<M> {
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()
                 && now == *entry;
             if !leads_here {
-                // Earlier readers must notice the removal. If the row is gone by now, its deletion
-                // was later.
+                // The leaf keeps the time of the removal, so that transactions with earlier
+                // timestamps notice it. If the row has been deleted since, the time of the deletion
+                // is the later one and counts.
                 let (What::Row(cts) | What::Entries(cts)) = *what;
                 let left = seen.at().unwrap_or_default().max(cts);
                 let tree = table.tree(usize::from(*index));

@@ -15,7 +15,7 @@ pub(crate) struct Purge<M: LineLocks> {
     pub(crate) entries: Vec<(u8, Vec<u8>)>,
 }
 
-/// A piece that a worker had when it ended, for the other workers of its node.
+/// A piece in the queue of a worker that ended, for the other workers of its node.
 pub(crate) struct Left {
     pub(crate) table: TableId,
     pub(crate) id: RowId,
@@ -34,8 +34,8 @@ impl<M: LineLocks> From<Purge<M>> for Left {
 /// The kind of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
-    /// A row that was deleted at this time, and its entries.
+    /// The tombstone of a row that was deleted at this time, and its entries.
     Row(Timestamp),
-    /// Entries of a row that has other keys since this time.
+    /// Old entries of a row whose keys in secondary indexes changed at this time.
     Entries(Timestamp),
 }

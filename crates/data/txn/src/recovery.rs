@@ -5,11 +5,11 @@
 //!                                    (one)      partition by partition              tree by tree
 //! ```
 //!
-//! The three steps follow one another on all workers: no worker may begin a step before all have
-//! ended the previous one. The caller ensures this order, for example with a barrier.
+//! Recovery has three steps: tables, rows, indexes. No worker may begin a step before all workers
+//! have ended the previous step. The caller ensures this order, for example with a barrier.
 //!
-//! In a partitioned database each node restores its own rows ([`rows_of`](Recovery::rows_of)). Then
-//! no line has rows of two nodes, which would be locked together.
+//! In a partitioned database each node restores its own rows ([`rows_of`](Recovery::rows_of)). So
+//! no line has rows of two nodes, which one lock would lock together.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,8 +33,8 @@ type Entries = Vec<(Box<[u8]>, u64)>;
 /// A recovery in progress, shared by all workers that take part.
 pub struct Recovery {
     replayed: Replayed,
-    /// The number of the next partition, for each node if each restores its own rows. Otherwise the
-    /// first counter is for all.
+    /// The number of the next partition to restore. If each node restores its own rows, each node
+    /// has a counter; otherwise all workers use the first counter.
     next_partition: [AtomicUsize; Timestamp::NODES_MAX as usize],
     /// The entries that the workers have collected, for each table and index.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
@@ -65,8 +65,8 @@ impl Recovery {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// The number of keys without a table. This happens when an asynchronous log lost the
-    /// definition of the table.
+    /// The number of keys whose table has no definition. A crash can have this result under
+    /// asynchronous logs, when the definition of the table is lost and later rows are not.
     pub fn skipped(&self) -> usize {
         self.skipped.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Recovery {
     /// The first step, by one worker: makes the tables in an empty database.
     ///
     /// # Errors
-    /// [`TxnError::Unresolved`] when there are records that the layer above has not resolved;
+    /// [`TxnError::Unresolved`] when the replay has records that the layer above has not resolved;
     /// [`TxnError::Definition`] and [`TxnError::Schema`] for a damaged definition; memory that
     /// fails or is full.
     pub async fn tables<M: LineLocks>(&self, database: &Database<M>) -> Result<(), TxnError> {
@@ -83,8 +83,8 @@ impl Recovery {
             return Err(TxnError::Unresolved { notes, node, segment });
         }
         let definitions = database.definitions();
-        // Lost tables count, too: the rows that the logs have for them must not become rows of
-        // another table.
+        // The numbers of tables with a lost definition count, too: rows in the logs must not become
+        // rows of another table.
         let mut reserved = self.replayed.keys().map(|(table, _)| table.0).max().unwrap_or(0);
         for (_, latest) in self.replayed.keys().filter(|(table, _)| *table == definitions.id()) {
             let Some(row) = &latest.value else { continue };
@@ -133,7 +133,7 @@ impl Recovery {
         node: u8,
         is_mine: impl Fn(TableId, &[u8]) -> bool,
     ) -> Result<(), TxnError> {
-        // Each node has a clock of its own.
+        // Step `tables` has raised the counter of all nodes. Here each node raises its own clock.
         database.node().clock().raise(self.replayed.highest);
         strict_assert!(
             database.node().clock().now().counter() >= self.replayed.highest.counter(),
@@ -148,7 +148,8 @@ impl Recovery {
         let mut lost = 0;
         let definitions = database.definitions().id();
         loop {
-            // Relaxed: the counter only gives out numbers, and the partitions were there before.
+            // Relaxed: the counter only gives out numbers. The partitions exist before the workers
+            // share this value.
             let at = self.next_partition[usize::from(node)].fetch_add(1, Ordering::Relaxed);
             let Some(partition) = self.replayed.partitions.get(at) else { break };
             for (&id, keys) in partition.tables.iter().filter(|(id, _)| **id != definitions) {

@@ -9,9 +9,10 @@ use latchwork_strict::strict_assert;
 use crate::aged::Place;
 use crate::{Conflict, Database, Timestamp, Transaction, TxnError};
 
-/// The maximum number of doublings of the pause.
+/// The maximum number of doublings of the pause. The setting `pause_max` bounds the pause as well.
 const DOUBLINGS_MAX: u32 = 16;
-/// The same for an aged transaction: the transactions in its way end soon.
+/// The same for an aged transaction. An aged transaction pauses for less, because the transactions
+/// in its way end soon.
 const DOUBLINGS_OF_ELDERS: u32 = 3;
 
 /// One in this many transactions of a worker reads the queue of aged transactions before its first
@@ -73,10 +74,12 @@ impl<M: LineLocks> Retry<M> {
         self.place.is_some()
     }
 
-    /// Waits until the transaction may begin, which is nearly always at once. A transaction that
-    /// sees an aged transaction at work waits for its end. Not every first attempt reads the queue
-    /// of aged transactions. An aged transaction waits for those before it in the queue. The wait
-    /// has a bound, after which the transaction may begin all the same.
+    /// Waits until the next attempt may begin, which is nearly always at once.
+    ///
+    /// An aged transaction waits for those before it in the queue of aged transactions. Any other
+    /// transaction that sees a non-empty queue waits until the queue is empty. Every repeated
+    /// attempt reads the queue, and one in eight first attempts. Each wait has a bound, after which
+    /// the attempt may begin in any case.
     pub async fn turn(&mut self) {
         let database = &self.database;
         if database.node().settings().elder_after == 0 {
@@ -85,8 +88,8 @@ impl<M: LineLocks> Retry<M> {
         if let Some(place) = &self.place {
             let until = self.deadline();
             if !place.turn(until).await {
-                // The transaction was slow, or the obstacle in its way stays. The other
-                // transactions must not wait for it all the time.
+                // The turn did not come, or has passed. This transaction gives its place up, so
+                // that the other transactions need not wait for it all the time.
                 self.place = None;
                 self.elder_after = self.attempts.saturating_mul(2);
             }
@@ -134,7 +137,8 @@ impl<M: LineLocks> Retry<M> {
     /// timestamp](crate::TransactionSettings::extend_timestamps) than it began with, and [read
     /// leases](crate::TransactionSettings::read_lease). [`Database::begin`] permits neither,
     /// because a part of a larger transaction must not have them. After an attempt that came too
-    /// late, the next attempts take no read leases, because it may have met its own.
+    /// late, the next attempts take no read leases. The reason: that attempt may have met a read
+    /// lease of its own.
     ///
     /// # Errors
     /// As [`Database::begin`].
@@ -146,8 +150,8 @@ impl<M: LineLocks> Retry<M> {
         Ok(transaction)
     }
 
-    /// Ends the transaction, so that waiting transactions go on at once. Dropping this value
-    /// instead lets them go on soon after.
+    /// Ends the transaction. An aged transaction leaves the queue before this call returns. If this
+    /// value is dropped instead, a task leaves the queue soon after.
     pub async fn end(self) {
         if let Some(place) = self.place {
             place.leave().await;
@@ -169,12 +173,14 @@ impl<M: LineLocks> Database<M> {
         Retry { database, attempts: 0, since: None, place, elder_after, was_too_late }
     }
 
-    /// Runs a transaction and commits it. After a conflict it runs again, after a random pause that
-    /// grows. `body` may run often, so its only effects must be the transaction and its result.
+    /// Runs a transaction and commits it. After a conflict the transaction runs again, after a
+    /// random pause with a bound that grows. `body` may run often, so its only effects must be the
+    /// transaction and its result.
     ///
     /// A transaction that was aborted [often](crate::TransactionSettings::elder_after) becomes
-    /// aged: other transactions wait before they begin, so it usually gets through. A `body` that
-    /// runs another transaction inside may wait for itself in this way, and is slow then.
+    /// aged: other transactions wait before they begin, so it usually gets through. If an aged
+    /// `body` runs another transaction inside, the inner one may wait for the outer one, until
+    /// [`elder_for`](crate::TransactionSettings::elder_for) has passed.
     ///
     /// If `body` returns an error that is not a conflict, the transaction
     /// [validates](Transaction::validate) its reads and aborts. After a conflict of this validation
@@ -205,7 +211,8 @@ impl<M: LineLocks> Database<M> {
     /// timestamp.
     ///
     /// # Errors
-    /// Conflicts, after which the caller may run it again; otherwise as [`run`](Database::run).
+    /// Conflicts, after which the caller may run the transaction again; otherwise as
+    /// [`run`](Database::run), without [`TxnError::Contended`].
     pub async fn attempt<R>(
         &self,
         body: impl AsyncFnMut(&mut Transaction<M>) -> Result<R, TxnError>,
@@ -222,14 +229,15 @@ impl<M: LineLocks> Database<M> {
             Ok(result) => return transaction.commit().await.map(|cts| (result, cts)),
             Err(error) => error,
         };
-        // The cause of the error may be a read that was never true.
+        // The error of `body` may come from reads that are inconsistent together. The validation
+        // detects such reads.
         match (error.conflict(), transaction.validate().await) {
             (None, Err(other @ (TxnError::Conflict(_) | TxnError::NotDurable(_)))) => Err(other),
             _ => Err(error),
         }
     }
 
-    /// A random pause before the next attempt of a transaction with this many attempts.
+    /// A random pause before the next attempt of a transaction that has made `attempts` attempts.
     pub fn pause(&self, attempts: u32) -> Duration {
         let settings = self.node().settings();
         let doubled = settings.pause.saturating_mul(1 << attempts.min(DOUBLINGS_MAX));

@@ -3,9 +3,9 @@
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
-/// The name of a row while the row exists: the address of its home line, with the slot of its home
-/// tuple in the low bits, which are zero in a line address. A stub contains the location of its
-/// tuple in the same form.
+/// The name of a row while the row exists: the address of its home line and the slot of its home
+/// tuple. The slot takes the low bits, which are zero in a line address. A stub contains the
+/// location of its tuple in the same form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(u64);
 
@@ -29,7 +29,8 @@ impl RowId {
         self.0
     }
 
-    /// The line, where lines have `line_size` bytes, a power of two. Row locks lock this line.
+    /// The home line. Lines have `line_size` bytes, a power of two. A lock of the row locks this
+    /// line.
     pub const fn line(self, line_size: usize) -> GlobalAddr {
         GlobalAddr::from_bits(self.0 & !(line_size as u64 - 1))
     }

@@ -15,8 +15,8 @@ pub enum Scheme {
     /// draw at their begin. A transaction that comes too late takes a later timestamp if it can,
     /// and otherwise aborts.
     TimestampOrdering,
-    /// Optimistic: nothing is locked until the commit. The commit validates that everything that
-    /// was read is unchanged.
+    /// Optimistic concurrency control: nothing is locked until the commit. The commit locks the
+    /// written rows, and validates that everything that was read is unchanged.
     Optimistic,
 }
 

@@ -13,17 +13,18 @@ use latchwork_wal::{TableId, Timestamp};
 use crate::page::{New, State};
 use crate::{Heap, RowId, Schema, SeenRow, TxnError};
 
-/// One worker's handle on a table: its schema, its rows, and its indexes. Each index is a tree from
-/// keys to row ids, and the first one is the primary index. Clones are the same.
+/// One worker's handle on a table: its schema, its rows, and its indexes. Each index is a B-link
+/// tree from keys to row ids, and index 0 is the primary index. Clones share one handle.
 ///
 /// - A row is in the heap before an index leads to it.
 /// - A deleted row leaves a tombstone, to which the indexes lead. The tombstone is purged when no
 ///   transaction has locked its line: first the entries, then the tuple. The leaves keep the time
 ///   of the deletion.
 /// - An entry may lead to nothing, for example after an operation that was dropped in the middle.
-///   An entry may also lead to a slot with another row by now, because slots are reused. The key in
-///   the tuple shows this. In a secondary index the key of that row in that index shows this. So no
-///   reader takes one row for another, and a transaction that adds the row takes the entry over.
+///   An entry may also lead to another row, because slots are reused. So each reader compares keys.
+///   In the primary index the key of the entry must be the key in the tuple. In a secondary index
+///   it must be the key of that row in that index. A transaction that adds the row takes such an
+///   entry over.
 pub struct Table<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {
@@ -50,7 +51,7 @@ fn config() -> TreeConfig {
 }
 
 impl<M: LineLocks> Table<M> {
-    /// Makes an empty table. Other nodes open it by its [`roots`](Table::roots).
+    /// Makes an empty table. Other workers open the table by its [`roots`](Table::roots).
     pub(crate) async fn create(
         memory: M,
         id: TableId,
@@ -138,8 +139,9 @@ impl<M: LineLocks> Table<M> {
         Ok(self.0.schema.index_key(index - 1, key, row, to)?)
     }
 
-    /// Calls `visit` for each entry of the primary index, with what its row id leads to at the time
-    /// of the visit: a row, a tombstone, a pending row, or nothing.
+    /// Calls `visit` for each entry of the primary index. The arguments are the key, the state of
+    /// the row at the time of the visit, and the value. The state is a row, a tombstone, a pending
+    /// row, or nothing.
     pub(crate) async fn each<E: Into<TxnError>>(
         &self,
         mut visit: impl FnMut(&[u8], SeenRow, &[u8]) -> Result<(), E>,
@@ -170,7 +172,8 @@ impl<M: LineLocks> Table<M> {
     /// Adds a row to a table that no transaction uses yet.
     ///
     /// # Errors
-    /// [`TxnError::Exists`], [`TxnError::RowTooLong`]; memory that fails or is full.
+    /// [`TxnError::Exists`], [`TxnError::RowTooLong`], [`TxnError::Schema`]; memory that fails or
+    /// is full.
     pub(crate) async fn load(
         &self,
         key: &[u8],

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{DatabaseId, LogSettingsError, NodeId};
 
-/// Why a log operation failed. All records of one flush batch get the same error.
+/// The reason why a log operation failed. All records of one flush batch get the same error.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum WalError {
@@ -42,7 +42,7 @@ pub enum WalError {
         /// The directory.
         directory: String,
     },
-    /// Another process has opened the directory, or this process has.
+    /// Another process has opened the directory, or this process has opened it before.
     #[error("{directory} is in use by process {by}: end that process, or use another directory")]
     InUse {
         /// The directory.
@@ -95,7 +95,7 @@ pub enum WalError {
     Damaged {
         /// The file.
         file: String,
-        /// The first byte of the damaged part: of a record, a header or the whole file.
+        /// The offset of the first byte of the damaged record, header or file.
         offset: u64,
         /// The damage.
         what: &'static str,
@@ -130,7 +130,7 @@ pub enum WalError {
          accept_loss)"
     )]
     Lost {
-        /// The segment in which the log should end, or go on.
+        /// The segment to which the log went at least.
         file: String,
         /// The directory.
         directory: String,
@@ -155,8 +155,8 @@ pub enum WalError {
         bytes: u64,
     },
     /// A flush batch could not be written. The record that gets this error is not in the log, now
-    /// or after a restart. An append gets this error too while a batch that must not be refused is
-    /// being retried.
+    /// or after a restart. While the flusher retries a batch that must not be refused, each append
+    /// gets this error, too.
     #[error("{file}: the commit could not be written and is not in the log: {cause}")]
     Refused {
         /// The segment.
@@ -164,8 +164,8 @@ pub enum WalError {
         /// The system's error.
         cause: Arc<io::Error>,
     },
-    /// The log has failed and takes no more records. An unacknowledged commit may be there after a
-    /// restart or not, but never in part.
+    /// The log has failed and takes no more records. After a restart, an unacknowledged commit is
+    /// there as a whole or not at all.
     #[error("{file}: {doing} failed: {cause}; the log takes nothing more, start again to recover")]
     Failed {
         /// The operation that failed.
@@ -207,8 +207,8 @@ pub enum WalError {
     /// Another checkpoint is being written.
     #[error("a checkpoint is being written: wait until it is published or dropped")]
     CheckpointUnderWay,
-    /// The floor is below that of the checkpoint in place. Logs that such a checkpoint needs may
-    /// have been removed.
+    /// The floor is below that of the checkpoint in place. The segments that such a checkpoint
+    /// needs may have been removed.
     #[error("a checkpoint with the floor {floor} is impossible: the one in place has {least}")]
     Floor {
         /// The floor that was given.
@@ -251,7 +251,7 @@ impl WalError {
         }
     }
 
-    /// The same error as the reason of a failed log.
+    /// This error, turned into the reason why the log has failed.
     pub(crate) fn into_failed(self) -> WalError {
         match self {
             WalError::Io { doing, file, cause } | WalError::Full { doing, file, cause } => {

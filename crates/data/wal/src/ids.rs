@@ -10,7 +10,7 @@ pub struct DatabaseId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u8);
 
-/// A table, or anything else with its own keys.
+/// A table, or another set of keys of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TableId(pub u32);
 
@@ -21,7 +21,8 @@ pub struct TableId(pub u32);
 ///  | counter                      | node id |
 /// ```
 ///
-/// Conflicting transactions have timestamps in their commit order; other transactions need not.
+/// A transaction that reads or overwrites a version has a later timestamp than the writer of that
+/// version. Other pairs of transactions may have timestamps in any order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
 
@@ -30,7 +31,7 @@ impl Timestamp {
     pub const ZERO: Timestamp = Timestamp(0);
     /// Bits of the node id.
     pub const NODE_BITS: u32 = 6;
-    /// The most nodes that can draw timestamps.
+    /// The number of nodes that can draw timestamps: nodes 0 to 63.
     pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
     const _CHECK: () = assert!(
         Timestamp::NODES_MAX as u32 == 1 << Timestamp::NODE_BITS,
@@ -43,7 +44,8 @@ impl Timestamp {
         fits.then_some(Timestamp(counter << Timestamp::NODE_BITS | u64::from(node.0)))
     }
 
-    /// The timestamp of the same node that is `by` counts later; this timestamp if there is none.
+    /// The timestamp of the same node with a counter that is higher by `by`. If the counter has no
+    /// such value, the result is this timestamp.
     #[must_use]
     pub fn ahead_by(self, by: u64) -> Timestamp {
         let counter = self.counter().checked_add(by);
@@ -79,8 +81,9 @@ pub(crate) struct LogEnd {
 }
 
 impl LogEnd {
-    /// Whether the log is shorter than `other` by log records. Only records are compared: a log
-    /// without its end record, or without an empty last segment, lacks nothing.
+    /// Whether the log is shorter than `other` by log records. Only the numbers of records are
+    /// compared. Marks are not counted, so a log that lost only its end record or an empty last
+    /// segment is not short.
     pub(crate) fn is_short_of(&self, other: &LogEnd) -> bool {
         self.groups < other.groups
     }

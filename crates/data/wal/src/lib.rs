@@ -1,13 +1,13 @@
 //! The write-ahead log: storage that can be torn, group commit, checkpoints and parallel replay.
 //!
-//! The log holds *values*. Each commit appends one checksummed log record with the values that it
-//! wrote and its commit timestamp. Conflicting commits have timestamps in their commit order, so
-//! replay needs no other order. Replay takes the highest timestamp of each key from all logs of all
-//! nodes, and reads the logs in parallel.
+//! The log holds *values*. Each commit appends one checksummed log record, with the values that the
+//! commit wrote and its commit timestamp. Two commits that write the same key have timestamps in
+//! their commit order, so replay needs no other order. Replay takes the highest timestamp of each
+//! key from all logs of all nodes, and reads the logs in parallel.
 //!
 //! ```text
 //!   node 0: worker, worker ..                        one directory, one process
-//!      │ append(group) -> position                   ┌──────────────────────────────────┐
+//!      │ append(record) -> position                  ┌──────────────────────────────────┐
 //!      ▼                                             │ LOCK                             │
 //!     Log ── Flusher: writes, one sync per batch ───►│ 00-0000000001.log   00-..02.log  │
 //!      │ durable(position)                           │ 01-0000000001.log                │
@@ -31,24 +31,27 @@
 //!
 //! - A log record that [`Log::durable`] reported survives any crash of the process or the system.
 //!   It stays in its log until a checkpoint covers it.
-//! - Any other log record is there whole or not at all. A [refused](WalError::Refused) log record
-//!   is not there. A log record that one opening to write did not find does not come back at a
-//!   later opening.
-//! - Replay returns only what was appended to a log or put into a checkpoint.
-//! - Changed or lost durable data is an error that names the file, not a shorter log. Detecting a
-//!   lost log end needs a second place that knows how far the log was durable. Such places are the
-//!   cross-log marks, the checkpoint and the file `WITNESS`.
-//! - A log writes a mark before the first flush batch of each segment. It writes another one before
-//!   each later flush batch when it knows something new about another log.
-//! - The witness is written before the first segment, when an existing database is opened to write,
-//!   after a checkpoint, and when a log is closed. It is also written when it has lacked a record
-//!   for [`LogSettings::witness`] (1 s), with several logs for up to twice that time.
+//! - After a crash any other log record is there whole or not at all. A
+//!   [refused](WalError::Refused) log record is not there. A log record that one opening to write
+//!   did not find does not come back at a later opening.
+//! - Replay returns only entries that were appended to a log or put into a checkpoint.
+//! - Changed or lost durable data is an error that names the file. To detect a lost log end, a
+//!   second place must state how far the log was durable. Such places are the cross-log marks, the
+//!   checkpoint and the file `WITNESS`. A loss is not detected where no such place knows the lost
+//!   records yet.
+//! - A *cross-log mark* is a log record that states how far the other logs are durable. A log
+//!   writes a mark before the first flush batch of each segment. It writes another mark before a
+//!   later flush batch when it knows something new about another log.
+//! - The witness, the file `WITNESS`, states how far each log is durable. It is written before the
+//!   first segment, when an existing database is opened to write, after a checkpoint, and when a
+//!   log is closed. It is also written when it has lacked a record for [`LogSettings::witness`] (1
+//!   s), with several logs for up to twice that time.
 //! - Damaged bytes in a file lead to an error, not to a panic. Every wait of a caller has a
 //!   deadline.
 //!
 //! These guarantees assume that a sector of 512 bytes is written whole or not at all. They also
-//! assume that `fdatasync`, and `fsync` of the directory, do what POSIX says. After a failed sync
-//! of a segment the log fails, because a later successful sync proves nothing.
+//! assume that `fdatasync` of a file and `fsync` of the directory do what POSIX says. After a
+//! failed sync of a segment the log fails, because a later successful sync proves nothing.
 //!
 //! # Example
 //!

@@ -8,7 +8,7 @@ use crate::format::{
 use crate::storage::{File, Storage};
 use crate::{DatabaseId, Timestamp, WalError};
 
-/// Bytes that are read at once, at least.
+/// The minimum number of bytes that one read of the file requests, unless the file ends before.
 const CHUNK: usize = 256 << 10;
 const _: () = assert!(CHUNK > GROUP_HEADER && CHUNK > FILE_HEADER, "a header is read at once");
 
@@ -20,12 +20,12 @@ pub(crate) struct LogRecordReader {
     length: u64,
     /// The position of the next log record.
     offset: u64,
-    /// Bytes of the file from `buffered` on.
+    /// The bytes of the file from offset `buffered` on.
     buffer: Vec<u8>,
     buffered: u64,
 }
 
-/// What follows in the file.
+/// The result of an attempt to read the next log record.
 pub(crate) enum Step<'a> {
     /// A whole log record, and its position.
     LogRecord(u64, LogRecordRef<'a>),
@@ -87,7 +87,7 @@ impl LogRecordReader {
         self.offset
     }
 
-    /// Limits the file to `length` bytes: the rest is torn.
+    /// Makes the reader ignore the file beyond `length` bytes, for example a torn tail.
     pub(crate) fn end_at(&mut self, length: u64) {
         self.length = self.length.min(length);
         strict_assert!(self.offset <= self.length, "the file ends before the reader's position");
@@ -98,7 +98,7 @@ impl LogRecordReader {
         self.length
     }
 
-    /// A damage error for the present position.
+    /// The error [`WalError::Damaged`] for the present position.
     pub(crate) fn damaged(&self, what: &'static str) -> WalError {
         WalError::damaged(&self.name, self.offset, what)
     }
@@ -138,9 +138,9 @@ impl LogRecordReader {
         Ok(Step::LogRecord(at, group))
     }
 
-    /// Counts the commits behind `cut` by their headers, whether their bodies are whole or not.
-    /// With `all`, every commit counts as durable. Otherwise only commits that a later header
-    /// states to be synced count.
+    /// Counts the records behind `cut` by their headers, except marks. The bodies of the records
+    /// need not be whole. With `all`, every such record counts. Otherwise only those count that a
+    /// later header states to be synced.
     pub(crate) fn commits_behind(&mut self, cut: u64, all: bool) -> Result<u64, WalError> {
         let header = self.header;
         let (mut commits, mut synced) = (Vec::new(), if all { u64::MAX } else { 0 });
@@ -162,9 +162,9 @@ impl LogRecordReader {
         Ok(commits.into_iter().filter(|at| *at < synced).count() as u64)
     }
 
-    /// Whether a log record behind `cut` states that more than `cut` bytes were durable when it was
-    /// written. Then the bytes at `cut` were durable, and are damaged. Otherwise they are the start
-    /// of a tail that was never acknowledged.
+    /// Whether a log record behind `cut` states that more than `cut` bytes were durable when the
+    /// record was written. If so, the bytes at `cut` were durable, and are damaged. Otherwise the
+    /// bytes at `cut` are the start of a tail that was never acknowledged.
     ///
     /// The header of that record is proof enough, because its checksum covers its position.
     pub(crate) fn was_synced_beyond(&mut self, cut: u64) -> Result<bool, WalError> {
@@ -188,7 +188,7 @@ impl LogRecordReader {
         if at < held.start || at + length as u64 > held.end {
             let left = usize::try_from(self.length - at).unwrap_or(usize::MAX);
             let wanted = length.max(CHUNK).min(left);
-            // The buffer shrinks again after a large log record.
+            // After a large log record the buffer gives its memory back.
             self.buffer.resize(wanted, 0);
             self.buffer.shrink_to(CHUNK);
             self.buffered = at;

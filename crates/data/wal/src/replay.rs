@@ -16,7 +16,8 @@ use crate::{
     WalError,
 };
 
-/// The number of partitions among which the keys are distributed.
+/// The number of partitions among which the keys are distributed. Threads merge different
+/// partitions at once.
 const PARTITIONS: usize = 64;
 
 /// The latest version of a key.
@@ -37,7 +38,7 @@ pub struct Partition {
     pub tables: BTreeMap<TableId, Vec<LatestValue>>,
 }
 
-/// A log record that replay does not merge.
+/// A log record that replay does not merge: a record of the layer above, such as a prepare record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
     /// The node of its log.
@@ -72,10 +73,10 @@ pub struct Replayed {
     pub partitions: Vec<Partition>,
     /// The log records that are not merged, by node, segment and offset.
     pub notes: Vec<Note>,
-    /// The highest timestamp. The clocks must be set above it.
+    /// The highest timestamp of the records and of the floor. The clocks must be set above it.
     pub highest: Timestamp,
-    /// Whole records that were read, of the logs and of the checkpoint. Records up to the floor
-    /// count; marks do not.
+    /// The number of records that were read from the logs and the checkpoint. Records up to the
+    /// floor count; marks do not.
     pub groups: u64,
     /// Entries that were merged.
     pub entries: u64,
@@ -106,7 +107,8 @@ impl Replayed {
             for (table, new) in shard.sorted().tables {
                 let keys = self.partitions[at].tables.entry(table).or_default();
                 keys.extend(new);
-                // The sort is stable: of two versions of a key, the one that was there comes first.
+                // The sort is stable: of two versions of a key, the version that was there before
+                // the merge comes first.
                 keys.sort_by(|a, b| a.key.cmp(&b.key));
                 keys.dedup_by(|later, first| {
                     let same = later.key == first.key;
@@ -136,9 +138,9 @@ impl Shard {
         let LogEntry { timestamp, table, key, value } = entry;
         let keys = self.0.entry(table).or_default();
         if let Some(latest) = keys.get_mut(key) {
-            // Two versions with equal timestamps have one of two origins. Either both are of one
-            // record, where the last one counts. Or one is of a checkpoint that read this commit,
-            // and both have one value.
+            // Two versions with equal timestamps have one of two origins. Either one log record has
+            // both, and its later entry counts. Or one version is in a checkpoint, which has read
+            // it from the table, and both have the same value.
             if timestamp >= latest.0 {
                 latest.0 = timestamp;
                 match (&mut latest.1, value) {
@@ -210,7 +212,7 @@ fn in_parallel<T: Send>(threads: usize, jobs: usize, work: impl Fn(usize) -> T +
     };
     thread::scope(|scope| {
         for _ in 1..threads.min(jobs) {
-            // If the system has no more threads, the existing ones do the work.
+            // If the system has no more threads, the threads that exist do the work.
             let _ = thread::Builder::new().name("replay".to_owned()).spawn_scoped(scope, run);
         }
         run();
@@ -259,7 +261,8 @@ impl LogDirectory {
     /// log may be open: a record that is being written looks like damage.
     ///
     /// # Errors
-    /// A log is open; the first thing that is damaged or missing; the system's errors.
+    /// [`WalError::NodeInUse`] if a log is open; the error of the first file that is damaged or
+    /// missing; the system's errors.
     pub fn replay(&self, threads: usize) -> Result<Replayed, WalError> {
         self.check_closed()?;
         let floor = self.floor();
@@ -303,8 +306,7 @@ impl LogDirectory {
         files
     }
 
-    /// The segments of a node that the checkpoint does not cover. Covered segments may still be
-    /// there.
+    /// The segments of a node that the checkpoint does not cover, with their indexes in `segments`.
     fn needed<'a>(
         &self,
         segments: &'a [Segment],
@@ -341,7 +343,7 @@ impl LogDirectory {
         let stamps = matches!(content, Content::Part { .. });
         let highest = read_whole(&mut reader, *groups, |offset, group| {
             read.groups += 1;
-            // An entry of a checkpoint counts whatever its timestamp is.
+            // All entries of a checkpoint count, also those with timestamps up to the floor.
             if !stamps && group.timestamp() <= floor {
                 return Ok(());
             }
@@ -369,7 +371,8 @@ impl LogDirectory {
 /// The count of records of a segment, if the next segment's header shows it.
 fn groups_in(segments: &[Segment], at: usize) -> Option<u64> {
     let (segment, next) = (segments[at], segments.get(at + 1)?);
-    // Headers that contradict each other are damage, so no count of records is right.
+    // If the next header states fewer records, the headers contradict each other. `u64::MAX` makes
+    // the count wrong in any case, so the read reports damage.
     let groups = next.groups.checked_sub(segment.groups).unwrap_or(u64::MAX);
     (next.number == segment.number + 1).then_some(groups)
 }

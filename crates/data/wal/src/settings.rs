@@ -8,14 +8,15 @@ use thiserror::Error;
 
 use crate::format::GROUP_MAX;
 
-/// When a commit is acknowledged. A database without a log has no [`Log`](crate::Log) and no mode.
+/// The time at which a commit is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CommitMode {
     /// When its log record is durable.
     #[default]
     Sync,
-    /// When its log record is in memory. The record is durable about an interval later; a crash may
-    /// lose younger records.
+    /// When its log record is in the memory of the log. The record becomes durable about one
+    /// [`interval`](LogSettings::interval) later. A crash may lose the records that are not durable
+    /// yet.
     Async,
 }
 
@@ -55,20 +56,21 @@ pub struct LogSettings {
     /// [`CommitMode::Async`]: how long log records wait in memory. In both modes: the time between
     /// two attempts to write a flush batch that must not be refused. 10 ms by default.
     pub interval: Duration,
-    /// [`CommitMode::Sync`]: the longest wait of a flush batch for the committers of the last
-    /// batch, which probably commit again soon. The wait never exceeds a quarter of a sync's time.
-    /// 1 ms by default; zero never waits.
+    /// [`CommitMode::Sync`]: the longest time for which the flusher waits for more records before
+    /// it takes a flush batch. The tasks whose commits were in the last batch probably commit again
+    /// soon. The wait never exceeds a quarter of the time of the last sync. 1 ms by default; zero
+    /// never waits.
     pub gather: Duration,
     /// The size at which a segment is full. A new segment is begun behind the flush batch that
     /// reaches this size. 64 MiB by default.
     pub segment_bytes: u64,
     /// The largest backlog in bytes. 64 MiB by default.
     pub backlog_bytes: usize,
-    /// How long the file `WITNESS`, which states how far the logs were durable, may lack a durable
-    /// record before the flusher writes the file. With several logs it may take twice this time.
-    /// Afterwards the loss of the record is an error, even when no other node's log knows of it. A
-    /// crash may bring the previous witness back, because the name is synced later. A failed write
-    /// is repeated after the same time. One second by default.
+    /// The time for which the file `WITNESS` may lack a durable record before the flusher writes
+    /// the file. With several logs it may take twice this time. After the write a loss of the
+    /// record is detected, even if no other node's log knows of the record. A crash of the system
+    /// may bring the previous witness back, because the name of the file is synced later. A failed
+    /// write is repeated after the same time. One second by default.
     pub witness: Duration,
 }
 
@@ -142,7 +144,7 @@ impl LogSettings {
         "the limits leave something to choose"
     );
 
-    /// Checks whether a log can work with these settings.
+    /// Checks that a log can work with these settings.
     ///
     /// # Errors
     /// The first invalid setting, in one line.
@@ -178,7 +180,7 @@ pub struct Device {
 }
 
 impl Default for Device {
-    /// A small model of a flash drive with power-loss protection: 50 us, 2 GB/s.
+    /// A simple model of a flash drive with power-loss protection: 50 µs for a sync, 2 GB/s.
     fn default() -> Device {
         Device { sync: Duration::from_micros(50), bytes_per_second: 2_000_000_000 }
     }

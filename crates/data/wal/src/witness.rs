@@ -1,10 +1,11 @@
 //! [`Witness`]: the file that states how far each log of the directory is durable.
 //!
-//! A log that lost its end looks like a log that ends there. The witness is a second place that
-//! knows how far the log was durable, at least. A witness stays true when it is old: the durable
-//! part of a log never shrinks, except by an accepted loss, which first rewrites the witness. So it
-//! does no harm when a crash brings back an old witness. The one exception is a witness with a
-//! [cut](Witness::cut): its replacement is synced before the logs go on.
+//! A log that lost its end looks like a log that was always shorter. The witness is a second place
+//! that states how far the log was durable, at least. An old witness is still true, because the
+//! durable part of a log never shrinks. The exception is an accepted loss, which first rewrites the
+//! witness. So a crash that brings back an old witness does no harm. A witness with a
+//! [cut](Witness::cut) must not come back, so its replacement is synced before any log is
+//! continued.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,7 @@ const CHECKPOINT: u32 = 2;
 /// The longest witness, with room for 256 nodes with a loss each.
 const WITNESS_MAX: u64 = 32 << 10;
 
-/// What the file `WITNESS` says.
+/// The content of the file `WITNESS`.
 ///
 /// ```text
 ///  | magic | version u32 | nodes u32 | database u64 | flags u32 | 0 u32 |
@@ -37,17 +38,18 @@ pub(crate) struct Witness {
     pub(crate) database: DatabaseId,
     /// How far each log is durable, at least.
     pub(crate) ends: BTreeMap<NodeId, LogEnd>,
-    /// A loss was accepted: the logs end at `ends`, and everything behind is to be removed.
+    /// A loss was accepted: the logs end at `ends`, and the repair removes everything behind these
+    /// ends.
     pub(crate) cut: bool,
-    /// What this cut lost and gave up. The opening that completes the cut reports these losses,
-    /// even if it is not the opening that decided the cut.
+    /// The records that this cut lost and gave up, for each log. The opening that completes the cut
+    /// reports these losses, even if an earlier opening decided the cut.
     pub(crate) losses: BTreeMap<NodeId, Lost>,
     /// There is a durable checkpoint. Without this flag, a directory that lost its checkpoint looks
     /// like one that never had a checkpoint.
     pub(crate) checkpoint: bool,
 }
 
-/// What one log lost, and what was given up with it; see [`Loss`](crate::Loss).
+/// The lost and the given-up records of one log; see [`Loss`](crate::Loss).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lost {
     pub(crate) missing: u64,
@@ -57,7 +59,7 @@ pub(crate) struct Lost {
 }
 
 impl Witness {
-    /// A witness of these ends only.
+    /// A witness with these ends, without a cut and without a checkpoint.
     pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, LogEnd>) -> Witness {
         Witness { database, ends, cut: false, losses: BTreeMap::new(), checkpoint: false }
     }
@@ -185,8 +187,8 @@ impl Witness {
             .and_then(|()| file.sync().map_err(io("syncing")))
             .and_then(|()| storage.rename(&fresh, names::WITNESS).map_err(io("renaming")));
         if written.is_err() {
-            // The incomplete file only takes room. If this removal fails, the next write or the
-            // next opening removes the file.
+            // The incomplete file does no harm except that it takes room. If this removal fails,
+            // the next write or the next opening removes the file.
             let _ = storage.remove(&fresh);
         }
         written

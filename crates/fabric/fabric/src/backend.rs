@@ -1,5 +1,5 @@
-//! The enums over the backends. Every method calls the backend's own method, behind one predicted
-//! branch.
+//! The enums over the backends. Each method calls the method of the backend in the enum's variant,
+//! at the cost of one predicted branch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use latchwork_verbs_tcp as tcp;
 
 use crate::closed::Closed;
 
-/// A match with the same arm for the backend in each variant, and in the variants behind `+`.
+/// A match that evaluates the same expression for the backend in each variant, and for the
+/// additional variants behind `+`.
 macro_rules! each {
     ($Enum:ident $(+ $More:ident)*, $this:expr, $backend:ident => $call:expr) => {
         match $this {
@@ -33,18 +34,18 @@ macro_rules! each {
     };
 }
 
-/// A set of nodes that can reach each other. Clones are the same fabric.
+/// A fabric: a set of nodes that can reach each other by verbs and messages. Clones are the same
+/// fabric.
 ///
 /// The enum is for one thread. To build workers on several threads, give each thread a clone of a
 /// [`Threaded`], which is `Send`. Each thread then makes its own enum from its clone.
 #[derive(Clone)]
 pub enum AnyFabric {
-    /// Threads of one process, or of several processes on one host, on shared memory.
+    /// Nodes on shared memory, in one process or in several processes of one host.
     Shm(shm::ShmFabric),
-    /// Actors of one simulated world.
+    /// Nodes of one simulated world.
     Sim(sim::SimFabric),
-    /// Nodes of this process and of its peers, over sockets. Nodes that are added here belong to
-    /// this process.
+    /// Nodes of this process and of other processes, over sockets.
     #[cfg(feature = "tcp")]
     Tcp(tcp::TcpFabric),
     /// Nodes of this process and of other processes, on RDMA devices.
@@ -79,8 +80,8 @@ impl From<Threaded> for AnyFabric {
 }
 
 impl Threaded {
-    /// Makes the operating system allocate the memory of this process's memory nodes now, on shared
-    /// memory also that of its peers' memory nodes (see [`Region::prefault`]).
+    /// Makes the operating system allocate, now, the memory of this process's memory nodes. On
+    /// shared memory the call also covers the memory nodes of peers (see [`Region::prefault`]).
     pub fn prefault(&self) {
         match self {
             Threaded::Shm(fabric) => fabric.prefault(),
@@ -122,7 +123,7 @@ impl From<ibv::IbvFabric> for AnyFabric {
 impl AnyFabric {
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
     /// id. On RDMA devices, and on shared memory in a directory, all of the memory is allocated at
-    /// once. Elsewhere large memory costs nothing until its first touch.
+    /// once. On other fabrics a page of large memory is allocated at its first touch.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; also [`SetupError::NoRoom`],
@@ -141,7 +142,8 @@ impl AnyFabric {
     }
 
     /// Makes memory for regions that peers address. On shared memory of several processes the
-    /// memory is a file that the peers can map. On all other fabrics any [`Region`] serves as well.
+    /// memory is a file that the peers can map. On all other fabrics, peers can address any
+    /// registered [`Region`].
     ///
     /// # Errors
     /// [`SetupError::Region`]; also [`SetupError::NoRoom`] and [`SetupError::System`] on shared
@@ -223,7 +225,7 @@ impl AnyFabric {
 }
 
 /// One worker's connection to every node; see [`latchwork_verbs::Endpoint`].
-// The variants are large and there is one value per worker: boxing would only add a hop to every
+// Each worker has one value, so its size does not matter, and a box would add a pointer to every
 // verb.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyEndpoint {
@@ -237,7 +239,7 @@ pub enum AnyEndpoint {
     /// On an RDMA device.
     #[cfg(target_os = "linux")]
     Ibv(ibv::IbvEndpoint),
-    /// The endpoint of a node that may not touch memory any more.
+    /// The endpoint of a node that has fenced itself and may not touch memory any more.
     Closed(Closed),
 }
 
@@ -251,7 +253,7 @@ impl AnyEndpoint {
         }
     }
 
-    /// Whether a poll now may submit a batch that was pushed back.
+    /// Whether a poll now may submit a batch that waited for room.
     #[inline]
     pub(crate) fn submits_at_poll(&self) -> bool {
         match self {

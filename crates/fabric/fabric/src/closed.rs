@@ -1,4 +1,4 @@
-//! [`Closed`]: the endpoint of a node that may not touch memory any more.
+//! [`Closed`]: the endpoint of a node that has fenced itself and may not touch memory any more.
 
 use std::collections::VecDeque;
 
@@ -25,8 +25,8 @@ impl Closed {
 
 impl latchwork_verbs::Endpoint for Closed {
     fn post(&mut self, _: Target, token: u64, _: &[WorkRequest]) -> Result<(), VerbError> {
-        // A completion, not an error of the post: every poster handles the failure of a target,
-        // which comes as a completion.
+        // The error comes as a completion and not from the post, because every poster handles
+        // failed completions.
         self.fail(token);
         Ok(())
     }

@@ -5,28 +5,29 @@ use latchwork_verbs::{AtomicOutcome, GlobalAddr, Target, VerbError, WORD, WorkRe
 use crate::port::Port;
 use crate::scratch::SLOT_BYTES;
 
-/// How often an operation with an ambiguous end is repeated. After that, the operation fails with
-/// the ambiguous error.
+/// The number of times that an operation is repeated when it ends with [`VerbError::Ambiguous`].
+/// After the last repetition, the operation fails with this error.
 const AGAIN_MAX: u32 = 16;
 
 fn memory(addr: GlobalAddr) -> Target {
     Target::Memory(addr.node())
 }
 
-/// Word operations on memory nodes. Each takes one round trip for each 4 KiB, without repetitions.
-/// Addresses are multiples of 8.
+/// Word operations on memory nodes. Each operation takes one round trip for each 4 KiB, if no
+/// repetition is needed. Addresses are multiples of 8.
 ///
 /// All operations fail with the errors of [`Endpoint::post`](latchwork_verbs::Endpoint::post) and
-/// of a failed completion. A future that is dropped before its end leaves open whether the
-/// operation takes effect. The buffer of the operation is safe in both cases.
+/// of a failed completion. When a future is dropped before its end, the operation may still take
+/// effect. Its buffer stays reserved until the completion.
 ///
-/// When the connection fails under a READ or a WRITE, the operation is repeated, a bounded number
-/// of times. So only the owner of a word may write the word with these operations. An atomic,
-/// except that of [`Port::advance`], is not repeated: only its caller can decide whether a
-/// repetition is correct ([`VerbError::Ambiguous`]).
+/// When the connection fails under a READ or a WRITE, the operation is repeated, up to 16 times. A
+/// repeated WRITE may overwrite a later WRITE of another node. So a word that is written with these
+/// operations must have one writer. An atomic is not repeated, except by [`Port::advance`], because
+/// only the caller can decide whether a repetition is correct ([`VerbError::Ambiguous`]).
 impl Port {
-    /// Adds to a counter that may skip numbers. Like [`fetch_add`](Port::fetch_add), but repeated
-    /// when the end is ambiguous.
+    /// Adds to a counter that may skip numbers; returns the old value. Like
+    /// [`fetch_add`](Port::fetch_add), but repeated when the batch ends with
+    /// [`VerbError::Ambiguous`].
     ///
     /// # Errors
     /// See above.
@@ -94,8 +95,8 @@ impl Port {
     /// Reads `count` words. With concurrent writes the result may be torn between any two words.
     ///
     /// # Errors
-    /// See above. The result grows by one read piece at a time. So an impossible `count` fails at
-    /// the first piece beyond the memory, without memory for the rest.
+    /// See above. The result grows by one piece of 4 KiB at a time. So an impossible `count` fails
+    /// at the first piece beyond the memory, before memory for later pieces is allocated.
     pub async fn read_words(&self, addr: GlobalAddr, count: usize) -> Result<Vec<u64>, VerbError> {
         let mut words = Vec::new();
         while words.len() < count {
@@ -107,8 +108,8 @@ impl Port {
         Ok(words)
     }
 
-    /// Writes words, in pieces of 4 KiB from front to back. The next piece starts when the last
-    /// piece has completed.
+    /// Writes words, in pieces of 4 KiB from front to back. Each piece starts when the piece before
+    /// it has completed.
     ///
     /// # Errors
     /// See above. The pieces before a failed piece have been written, and the failed piece may have
@@ -133,7 +134,7 @@ impl Port {
         Ok(())
     }
 
-    /// Reads at most the words of one slot.
+    /// Fills `words` from `addr`. The words fit into one scratch slot.
     async fn read_into(&self, addr: GlobalAddr, words: &mut [u64]) -> Result<(), VerbError> {
         let len = words.len() * WORD;
         let mut again = 0;

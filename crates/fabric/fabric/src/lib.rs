@@ -1,8 +1,9 @@
-//! One enum over all fabrics, so that no code above is generic over the transport.
+//! One enum over all fabrics, so that code in higher layers is not generic over the transport.
 //!
 //! This crate owns the enums [`AnyFabric`], [`AnyEndpoint`], [`AnyInbox`] and [`AnySubscription`],
 //! which cost one predicted branch per call. The crate also owns the [`Port`], through which a
-//! worker uses an endpoint. A port has a slab of operations that records the purpose of each batch.
+//! worker uses an endpoint. A port has a slab of operations, which records what to do when each
+//! batch completes.
 //!
 //! ```text
 //!   engine                          control plane (superblock, catalogue, epochs)
@@ -17,11 +18,12 @@
 //! # Invariants
 //!
 //! - Every accepted batch has exactly one entry in the slab until its completion is polled.
-//! - A future that is dropped before the completion leaves its entry as an orphan. The scratch slot
-//!   of an orphan is not used again before the completion.
-//! - A port with a [`Permission`] that can end checks it before each doorbell. After a check that
-//!   finds the end, the port rings nothing, and ends all batches with an error.
-//! - User code (sinks, wakers) runs while no part of the port is borrowed, so it may post.
+//! - A future that is dropped before the completion leaves its entry in the slab, as an orphan. The
+//!   scratch slot of an orphan is not used again before the completion.
+//! - A port with a [`Permission`] that can end checks the permission before each doorbell. After
+//!   the first check that finds the end, the port submits nothing, and ends all batches with an
+//!   error.
+//! - User code (sinks, wakers) runs while no part of the port is borrowed, so user code may post.
 //!
 //! # Example
 //!

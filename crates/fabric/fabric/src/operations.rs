@@ -6,12 +6,12 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, Completion, VerbError};
 use slab::Slab;
 
-/// A scratch slot, by number.
+/// The number of a scratch slot of the port.
 pub(crate) type SlotIndex = u16;
 
 pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 
-/// The owner of a batch in flight, and of its result.
+/// The state of a batch: the owner of its result is the engine, a future, or no code at all.
 ///
 /// ```text
 ///   engine    Engine ──completed──► removed, tag reported
@@ -20,8 +20,8 @@ pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 ///   no owner  Orphan ──completed──► removed
 /// ```
 ///
-/// The scratch slot of a batch is released with the entry of the batch. So the slot is never
-/// released before the completion, even when the future is dropped.
+/// The scratch slot of a batch is released when the entry of the batch is removed. So the slot is
+/// not released before the completion, even when the future is dropped.
 pub(crate) enum Operation {
     Engine { tag: u64 },
     Awaited { waker: Waker, slot: Option<SlotIndex> },
@@ -46,14 +46,14 @@ impl Operation {
     }
 }
 
-/// The action that the owner of the slab must take after a completion, outside of any borrow.
+/// The action that the port must take after a completion, while no part of the port is borrowed.
 pub(crate) enum After {
     Report { tag: u64, result: BatchResult },
     Wake(Waker),
     Release(Option<SlotIndex>),
 }
 
-/// The operations of one port; the token of a batch is its key here.
+/// The operations of one port. The token of a batch is the batch's key in the slab.
 #[derive(Default)]
 pub(crate) struct Operations(Slab<Operation>);
 
@@ -116,7 +116,8 @@ impl Operations {
         None
     }
 
-    /// Handles the drop of an operation's future; returns the slot if the slot is now free.
+    /// Handles the drop of an operation's future. Returns the scratch slot if the batch has
+    /// completed and had one.
     pub(crate) fn abandon(&mut self, token: u64) -> Option<SlotIndex> {
         let operation = &mut self.0[token as usize];
         // A future is also dropped while its thread unwinds.

@@ -20,12 +20,12 @@ use crate::operations::{After, BatchResult, Operation, Operations};
 use crate::permission::Permission;
 use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
 
-/// One worker's access to the fabric: an endpoint, and a slab that records the purpose of each
-/// batch.
+/// One worker's access to the fabric: an endpoint, and a slab that records what to do when each
+/// batch completes.
 ///
 /// A port has two kinds of users. An engine posts batches with a tag of its own, and gets the tag
-/// back from [`Port::poll`]. The control plane awaits [`Port::execute`], and the word operations
-/// that use registered scratch memory of the port.
+/// back from [`Port::poll`]. The control plane awaits [`Port::execute`] and the word operations
+/// ([`Port::read_words`] and others), which use registered scratch memory of the port.
 ///
 /// A port makes no progress by itself. On every sweep of the worker some code must call
 /// [`Port::poll`] and [`Port::ring`]. The engine's own poller does so. A worker without an engine
@@ -41,12 +41,13 @@ pub struct Port {
 struct Inner {
     endpoint: AnyEndpoint,
     operations: Operations,
-    // Kept for its capacity.
+    // Empty between calls; kept so that its memory is used again.
     after: Vec<After>,
 }
 
 impl Inner {
-    /// Each batch in flight has an entry. The other entries are results that no future has taken.
+    /// Checks that each batch in flight has an entry. The other entries are results that no future
+    /// has taken.
     fn check(&self) {
         let (batches, entries) = (self.endpoint.in_flight(), self.operations.len());
         assert!(batches <= entries, "{batches} batches in flight, and {entries} operations");
@@ -54,8 +55,8 @@ impl Inner {
 
     /// Whether the node has fenced itself. To be called before each operation that may submit a
     /// batch. The first call after the end of the permission ends all batches in flight with
-    /// [`VerbError::SelfFenced`]. That call also drops the endpoint, so that batches that had been
-    /// pushed back are never submitted.
+    /// [`VerbError::SelfFenced`]. That call also drops the endpoint, so that batches that wait for
+    /// room are never submitted.
     #[inline]
     fn is_self_fenced(&mut self, permission: &Permission) -> bool {
         permission.has_ended() && self.close()
@@ -66,8 +67,8 @@ impl Inner {
         if !matches!(self.endpoint, AnyEndpoint::Closed(_)) {
             let mut closed = Closed::default();
             self.operations.in_flight().for_each(|token| closed.fail(token));
-            // The endpoint is dropped before any of these completions is polled. From then on no
-            // fabric uses the local buffers.
+            // The endpoint is dropped before any of these completions is polled. After the drop no
+            // fabric uses the local buffers, so their owners may use them.
             self.endpoint = AnyEndpoint::Closed(closed);
             strict_assert_eq!(
                 self.endpoint.in_flight(),
@@ -96,7 +97,8 @@ impl Port {
     /// Like [`Port::new`], for a node that may touch memory only while the permission lasts. The
     /// port checks the permission before every operation that may ring a doorbell. The first check
     /// after the end of the permission ends all batches in flight with [`VerbError::SelfFenced`].
-    /// All later batches end in the same way. The next [`Port::poll`] reports these ends.
+    /// All later batches end in the same way. The next [`Port::poll`] reports the ends of these
+    /// batches.
     ///
     /// # Errors
     /// Like [`Port::new`].
@@ -128,8 +130,8 @@ impl Port {
         self.fabric.register(self.node, region)
     }
 
-    /// Posts a batch whose completion [`Port::poll`] reports with `tag`. Until then the local
-    /// buffers of the batch belong to the fabric.
+    /// Posts a batch whose completion [`Port::poll`] reports with `tag`. Until this report the
+    /// local buffers of the batch belong to the fabric.
     ///
     /// # Errors
     /// An error in the batch. Then the batch has no effect, and nothing is reported.
@@ -176,10 +178,11 @@ impl Port {
 
     /// Posts a batch and waits for its completion.
     ///
-    /// A dropped future takes nothing back: the batch may still take effect, and its entry in the
-    /// slab stays until the completion. The local buffers in `requests` must stay untouched until
-    /// then, and the caller of a dropped future cannot see the completion. So this function is for
-    /// buffers that outlive any operation, and for requests without buffers.
+    /// Dropping the future does not cancel the batch. The batch may still take effect, and its
+    /// entry in the slab stays until the completion. The local buffers in `requests` must stay
+    /// untouched until the completion, and a caller that drops the future does not see the
+    /// completion. So this function is for buffers that outlive any operation, and for requests
+    /// without buffers.
     ///
     /// # Errors
     /// An error in the batch, a failure of its target, or [`VerbError::SelfFenced`].
@@ -199,7 +202,8 @@ impl Port {
         requests: &[WorkRequest],
         slot: Option<Slot<'a>>,
     ) -> Result<(AtomicOutcome, Option<Slot<'a>>), VerbError> {
-        // The first poll comes at once and sets the waker.
+        // The operation starts with a waker that does nothing. The first poll follows at once and
+        // sets the real waker.
         let locals = || requests.iter().filter_map(WorkRequest::local);
         strict_assert!(
             slot.is_none() || locals().all(|local| local.region == self.scratch.key()),
@@ -245,7 +249,7 @@ impl Port {
         some
     }
 
-    /// Announces that a WRITE to this address is likely to come; see
+    /// Announces that a WRITE of `len` bytes to offset `remote` of `target` is likely to come; see
     /// [`latchwork_verbs::Endpoint::expect_write`].
     pub fn expect_write(&self, target: Target, remote: u64, len: u32) {
         self.inner.borrow_mut().endpoint.expect_write(target, remote, len);
@@ -263,7 +267,7 @@ impl Port {
         inner.endpoint.ring();
     }
 
-    /// Whether the permission has ended: batches that are posted now take no effect.
+    /// Whether the permission has ended. If true, batches that are posted now take no effect.
     pub fn is_barred(&self) -> bool {
         self.permission.has_ended()
     }
@@ -297,7 +301,7 @@ impl Port {
     }
 }
 
-/// The claim of a future to the result of its batch.
+/// The part of a future that waits for the result of its batch. Dropping it gives the result up.
 struct Execution<'a> {
     port: &'a Port,
     token: Option<u64>,

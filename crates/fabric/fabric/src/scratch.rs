@@ -10,14 +10,16 @@ use latchwork_verbs::{LocalBuffer, Region, RegionKey, Words};
 
 use crate::operations::SlotIndex;
 
-/// The bytes of one slot. Longer transfers are cut into pieces.
+/// The bytes of one slot. A longer transfer takes several pieces, one after another.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// The slots of one port: the largest number of control-plane transfers with a buffer at one time.
+/// The number of slots of one port. At most this many control-plane transfers with a buffer run at
+/// one time.
 pub(crate) const SLOTS: u16 = 16;
 const _: () = assert!(SLOT_BYTES.is_multiple_of(8), "a slot holds whole words");
 const _: () = assert!(SLOTS > 0, "a transfer of the control plane needs a slot");
 
+/// The registered memory of a port, divided into slots, and the list of free slots.
 pub(crate) struct Scratch {
     region: Arc<Region>,
     key: RegionKey,
@@ -42,8 +44,8 @@ impl Scratch {
         self.key
     }
 
-    /// Waits for a free slot. The wait ends when another slot is dropped, at the latest after the
-    /// completion of its batch.
+    /// Waits for a free slot. The wait ends when any slot of this port is dropped. A slot of a
+    /// batch is dropped at the latest after the completion, and the fabric completes every batch.
     pub(crate) async fn slot(&self) -> Slot<'_> {
         let index = std::future::poll_fn(|context| {
             let mut state = self.state.borrow_mut();
@@ -58,9 +60,10 @@ impl Scratch {
         Slot { index: index.await, scratch: self }
     }
 
-    /// Takes over the slot of a completed batch.
+    /// Makes the value for the slot of a completed batch.
     pub(crate) fn adopt(&self, index: SlotIndex) -> Slot<'_> {
-        // A future that is dropped while its thread unwinds adopts its slot, too.
+        // While a thread unwinds, its dropped futures adopt their slots, too, so the assertions do
+        // not hold there.
         strict_assert!(index < SLOTS || std::thread::panicking(), "slot {index} of {SLOTS}");
         strict_assert!(
             !self.state.borrow().free.contains(&index) || std::thread::panicking(),
@@ -98,7 +101,7 @@ impl Slot<'_> {
         self.index
     }
 
-    /// Leaves the slot taken, because a posted batch now has its index.
+    /// Forgets the value without a release, because a posted batch now owns the slot by its index.
     pub(crate) fn leave_to_batch(self) {
         std::mem::forget(self);
     }
@@ -108,7 +111,8 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         let waiting = {
             let mut state = self.scratch.state.borrow_mut();
-            // A slot is also dropped while its thread unwinds.
+            // While a thread unwinds, it drops its slots, too, so the assertion does not hold
+            // there.
             strict_assert!(
                 !state.free.contains(&self.index) || std::thread::panicking(),
                 "slot {} is freed twice",
@@ -117,7 +121,8 @@ impl Drop for Slot<'_> {
             state.free.push(self.index);
             std::mem::take(&mut state.waiting)
         };
-        // All waiters: the future of a single chosen waiter may have been dropped meanwhile.
+        // All waiters are woken, because the future of a single woken waiter may have been dropped
+        // before its poll.
         waiting.into_iter().for_each(Waker::wake);
     }
 }
@@ -126,7 +131,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
 
-    /// Mistake: two owners have one slot. Two transfers would use the same bytes.
+    /// Seeded bug: two owners have one slot, so two transfers would use the same bytes.
     #[test]
     #[should_panic(expected = "is freed twice")]
     fn a_slot_that_is_freed_twice_is_found() {

@@ -1,5 +1,6 @@
-//! Latencies and a message rate of the RDMA fabric between the first two devices. One line each:
-//! name, bytes, value, unit. `scripts/rdma-perf.sh` compares them with those of perftest.
+//! Measures latencies and a message rate of the RDMA fabric between the first two devices. Prints
+//! one line for each: name, bytes, value, unit. `scripts/rdma-perf.sh` compares the values with
+//! those of perftest.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -60,7 +61,7 @@ mod perf {
         ComputeNodeId::new(id).expect("1 to 58")
     }
 
-    /// The median time from the posting of one batch to its completion, with nothing else in
+    /// The median time from the posting of one batch to its completion, with no other batch in
     /// flight.
     fn latency(
         endpoint: &mut IbvEndpoint,
@@ -87,7 +88,8 @@ mod perf {
         Ok(times[count / 2])
     }
 
-    /// Messages per second of one sender with 64 in flight, to one receiver on another thread.
+    /// Messages per second from one sender, with 64 messages in flight, to one receiver on another
+    /// thread.
     fn send_rate(
         fabric: &IbvFabric,
         endpoint: &mut IbvEndpoint,

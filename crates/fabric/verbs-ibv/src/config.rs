@@ -8,28 +8,30 @@ pub struct IbvConfig {
     /// The devices to use, by name; empty means all devices. Nodes of this process are assigned to
     /// the devices in turn.
     pub devices: Vec<String>,
-    /// The entry of the port's table of addresses (GIDs). With `None` the fabric chooses one.
+    /// The index in the port's table of addresses (GIDs). With `None` the fabric chooses an entry.
     pub gid_index: Option<u8>,
-    /// Limit of messages that wait in the inbox of one compute node, as far as the device has room;
-    /// 128 bytes each. Further messages wait at the senders.
+    /// The largest number of messages in the inbox of one compute node; less if the device has a
+    /// smaller limit. A message takes 128 bytes. Further messages wait at the senders.
     pub inbox_capacity: usize,
-    /// Limit of requests in the send queue of one connection, as far as the device has room.
-    /// Further requests wait in software.
+    /// The largest number of requests in the send queue of one connection; less if the device has a
+    /// smaller limit. Further requests wait in software.
     pub send_queue: u32,
-    /// Limit of batches that one endpoint has in its connections. Further batches wait in software.
+    /// The largest number of batches that one endpoint has in all of its connections. Further
+    /// batches wait in software.
     pub batches: u32,
-    /// Limit of outstanding READs and atomics per connection, as far as both devices allow it.
+    /// The largest number of outstanding READs and atomics per connection; less if one of the two
+    /// devices has a smaller limit.
     pub reads: u8,
-    /// The time until an acknowledgement counts as lost: 4.096 us times two to this power, from 1
-    /// to 31. 16 is 0.27 s.
+    /// The exponent of the time after which an acknowledgement counts as lost: the time is 4.096 us
+    /// times two to this power. From 1 to 31; 16 is 0.27 s.
     pub timeout: u8,
-    /// The number of repetitions of a request after that, from 0 to 6. (7 is unlimited on
-    /// Soft-RoCE.)
+    /// The number of times that the device repeats a request after such a loss, from 0 to 6. (7
+    /// would be unlimited on Soft-RoCE.)
     pub retries: u8,
-    /// Time limit for a peer to answer an offer of a connection.
+    /// The time limit for a connection: from the first offer until the peer's answer.
     pub connect_timeout: Duration,
-    /// The member epoch of the nodes of this process, for nodes of other processes. A later node
-    /// with the same name has a higher epoch.
+    /// The member epoch of the nodes of this process, as nodes of other processes see it. A later
+    /// node with the same name has a higher member epoch.
     pub epoch: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The bytes that two nodes exchange to begin and to end a connection. Any
-//! [`Courier`](crate::Courier) can carry them.
+//! The notes that two nodes exchange to begin and to end a connection, and their encoding as bytes.
+//! A [`Courier`](crate::Courier) carries the bytes.
 //!
 //! ```text
 //!   offer, 56 bytes                                              close, 24 bytes
@@ -14,8 +14,9 @@
 //!   └───┴───┴────────────────┘                                   └───┴───┴───────┘
 //! ```
 //!
-//! All integers are little-endian. The first is the version, the second the kind. A node is its id,
-//! followed by 0 for a memory node or 1 for a compute node.
+//! The numbers below a box are its bytes. All integers are little-endian. The first field is the
+//! version, the second the kind of the note. A node is its id, followed by 0 for a memory node or 1
+//! for a compute node.
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, SetupError};
@@ -24,11 +25,13 @@ use crate::directory::Peer;
 use crate::error::ConnectError;
 use crate::version::VERSION;
 
+// The kinds of notes.
 const OFFER: u16 = 1;
 const CLOSE: u16 = 2;
 const ANSWER: u16 = 3;
 const REFUSAL: u16 = 4;
 
+/// The bytes of encoded [`ConnectionData`].
 const DATA_BYTES: usize = 32;
 
 /// A node with its member epoch.
@@ -51,7 +54,8 @@ pub(crate) struct ConnectionData {
     pub(crate) gid: [u8; 16],
     /// The largest packet, in the units of `ibv_mtu`: 1 for 256 bytes, 5 for 4096.
     pub(crate) mtu: u8,
-    /// READs and atomics at a time: the number that a requester wants, or that a responder serves.
+    /// The number of outstanding READs and atomics that a requester wants, or that a responder
+    /// serves.
     pub(crate) reads: u8,
 }
 
@@ -64,14 +68,16 @@ pub(crate) enum Note {
     Close { from: Caller, pair: u32 },
 }
 
-/// The offer of a requester to the node with which it wants a connection.
+/// The offer of a requester (the end that posts requests) to a responder (the end that executes
+/// them).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub(crate) from: Caller,
     /// The requester's end.
     pub(crate) data: ConnectionData,
-    /// The responder's end of the connection before. The responder destroys that end first. So
-    /// after the answer no request sent to it takes effect.
+    /// The responder's end of the earlier connection, if there was one. The responder destroys this
+    /// end before it answers. So after the answer no request that was sent to this end takes
+    /// effect.
     pub(crate) replaces: Option<u32>,
 }
 
@@ -88,7 +94,7 @@ fn begin(kind: u16) -> Vec<u8> {
     [VERSION.to_le_bytes(), kind.to_le_bytes()].concat()
 }
 
-/// The kind, and the bytes behind it.
+/// Returns the kind of a note, and the bytes behind the kind.
 fn kind(bytes: &[u8]) -> Result<(u16, &[u8]), ConnectError> {
     let malformed = ConnectError::Malformed;
     let (version, rest) = bytes.split_first_chunk::<2>().ok_or(malformed)?;
@@ -317,8 +323,8 @@ mod tests {
         assert_eq!(answer_from_bytes(&good), Err(ConnectError::Malformed));
         let answer = answer_to_bytes(&Ok(Answer { data: data() }));
         assert_eq!(Note::from_bytes(&answer), Err(ConnectError::Malformed));
-        // In this order: the version before, a wrong kind, and impossible ids and kinds of nodes.
-        // Then bits beyond the 24 of a number, packets of no size or too large, no reads, and
+        // In this order: an older version, a wrong kind, impossible ids and kinds of nodes, bits
+        // beyond the 24 of a number. Further: packet sizes of 0 and too large, no reads, and
         // reserved bytes that are not zero.
         let wrong = [(0, 1), (2, 4), (4, 0), (4, 59), (5, 1), (6, 2), (19, 1), (23, 1)];
         for (at, value) in wrong.into_iter().chain([(42, 0), (42, 6), (43, 0), (44, 1), (54, 9)]) {

@@ -1,4 +1,4 @@
-//! [`Destructions`]: the queue pairs of fenced peers that threads destroy.
+//! [`Destructions`]: counts the destructions of queue pairs of fenced peers that are in progress.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,11 @@ use latchwork_strict::strict_assert;
 
 use crate::directory::Peer;
 
-/// How many destructions of a peer's queue pairs are in progress.
+/// The number of destructions in progress, for each peer.
 ///
-/// A fence is complete when there are none. A destruction may outlast the call that began it, so a
-/// later call finds no queue pair and still waits here.
+/// A fence is complete when the peer has no destruction in progress. A destruction may outlast the
+/// call of `fence` that began it. So a later call finds no queue pair and must still wait for the
+/// destruction.
 #[derive(Default)]
 pub(crate) struct Destructions {
     in_progress: Mutex<BTreeMap<Peer, usize>>,
@@ -19,7 +20,8 @@ pub(crate) struct Destructions {
 }
 
 impl Destructions {
-    /// Counts a destruction, before its queue pairs leave the list in which a later call looks.
+    /// Counts a destruction. The caller removes the queue pairs from the node's list only
+    /// afterwards, so a later call of `fence` finds the queue pairs or this count.
     pub(crate) fn begin(&self, peer: Peer) {
         *self.counts().entry(peer).or_default() += 1;
     }
@@ -38,7 +40,8 @@ impl Destructions {
         self.ended.notify_all();
     }
 
-    /// Waits until none is in progress for `peer`. False when that takes longer than `patience`.
+    /// Waits until no destruction is in progress for `peer`. False when this takes longer than
+    /// `patience`.
     pub(crate) fn wait(&self, peer: Peer, patience: Duration) -> bool {
         let some = |counts: &mut BTreeMap<Peer, usize>| counts.contains_key(&peer);
         let waited = self.ended.wait_timeout_while(self.counts(), patience, some);
@@ -46,7 +49,7 @@ impl Destructions {
         !counts.contains_key(&peer)
     }
 
-    // Each change is complete before a panic can follow, so a poisoned map is in order.
+    // A poisoned lock is ignored: each change of the map is complete before a panic can follow.
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
         self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,9 +61,9 @@ mod tests {
 
     use super::*;
 
-    /// Bug: a fence that was repeated after a timeout was complete at once, while the first call's
-    /// thread still destroyed queue pairs. Mechanism: the second call found no queue pairs. Fix:
-    /// both wait for the destructions in progress.
+    /// Bug: a fence that was repeated after a timeout returned success at once, while the first
+    /// call's thread still destroyed queue pairs. Mechanism: the second call found no queue pairs.
+    /// Fix: both calls wait for the destructions in progress.
     #[test]
     fn a_repeated_fence_waits_for_the_destruction_that_the_first_call_began() {
         let peer = Peer::Compute(ComputeNodeId::new(1).expect("an id"));

@@ -1,5 +1,5 @@
-//! Nodes of other processes. [`Contact`]: a node's description of itself. [`Peers`]: the known
-//! nodes. [`Courier`]: carries bytes between two nodes before they are connected.
+//! Nodes of other processes. [`Contact`]: what another process must know of a node. [`Peers`]: the
+//! known nodes. [`Courier`]: carries bytes between two nodes that are not connected yet.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::error::ConnectError;
 
-/// A node with which an endpoint can be connected.
+/// The name of a node with which an endpoint can be connected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Peer {
     /// A memory node.
@@ -30,7 +30,7 @@ impl From<Target> for Peer {
     }
 }
 
-/// Registered memory of a peer, as requests address it.
+/// Registered memory of a peer, in the form in which work requests address it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteMemory {
     /// The address of the first byte at the peer.
@@ -41,21 +41,22 @@ pub struct RemoteMemory {
     pub rkey: u32,
 }
 
-/// A node's description of itself for other processes: its member epoch and its registered memory.
-/// As text it is `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, in hexadecimal digits.
+/// What another process must know of a node: the node's member epoch and its registered memory. The
+/// text form is `ibv2:EPOCH:ADDRESS-LENGTH-KEY,..`, with hexadecimal numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contact {
-    /// The member epoch: a later node with the same name has a higher one.
+    /// The member epoch. A later node with the same name has a higher member epoch.
     pub epoch: u64,
-    /// The registered memory, by key; a memory node has one region.
+    /// The registered memory, by region key. A memory node has one region.
     pub regions: Vec<RemoteMemory>,
 }
 
-/// The text is not a [`Contact`] of this version.
+/// The error of a text that is not a [`Contact`] of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("not what a node of this version says of itself")]
 pub struct NoContact;
 
+/// The start of each contact's text, with the version of the text form.
 const PREFIX: &str = "ibv2:";
 
 impl fmt::Display for Contact {
@@ -96,16 +97,17 @@ fn number(text: &str) -> Option<u64> {
     plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Takes the answer of the other process, on any thread, once.
+/// The function that takes the answer of the other process. The courier calls it once, on any
+/// thread.
 pub type ContactReply = Box<dyn FnOnce(Result<Vec<u8>, ConnectError>) + Send>;
 
 /// Carries bytes to a node of another process, over a channel that authenticates the sender.
 pub trait Courier: Send + Sync {
-    /// Carries `bytes` to the process of `peer` with this epoch. That process passes the bytes and
-    /// the name of the sender to [`Fabric::deliver`](crate::IbvFabric::deliver), and `reply` gets
-    /// the result. `reply` gets [`ConnectError::Gone`] when the peer has left or died, and
-    /// [`ConnectError::Unreachable`] when there is no result within `limit`. The call itself does
-    /// not wait.
+    /// Carries `bytes` to the process of `peer` with this member epoch. That process passes the
+    /// bytes and the name of the sender to [`IbvFabric::deliver`](crate::IbvFabric::deliver), and
+    /// the courier passes the result to `reply`. When the peer has left or died, `reply` gets
+    /// [`ConnectError::Gone`]. When there is no result within `limit`, `reply` gets
+    /// [`ConnectError::Unreachable`]. The call itself does not wait.
     fn carry(&self, peer: Peer, epoch: u64, bytes: Vec<u8>, limit: Duration, reply: ContactReply);
 }
 
@@ -131,14 +133,15 @@ impl Peers {
         }
     }
 
-    /// Marks a node with this epoch or a lower one as dead. True when it was not marked before.
+    /// Marks the node as dead if its member epoch is `epoch` or lower. True when this call has
+    /// marked the node.
     pub(crate) fn mark_left(&self, peer: Peer, epoch: u64) -> bool {
         let mut known = self.known.write();
         let known = known.get_mut(&peer).filter(|known| known.contact.epoch <= epoch);
         let Some(known) = known.filter(|known| !known.is_gone) else { return false };
         known.is_gone = true;
-        // The counter changes under the lock. A thread that sees the new number looks the node up
-        // under the same lock.
+        // The counter changes under the lock. So a thread that sees the new count, and afterwards
+        // looks the node up under the same lock, finds the mark.
         self.departed_nodes.fetch_add(1, Ordering::Release);
         true
     }
@@ -147,23 +150,23 @@ impl Peers {
         self.departed_nodes.load(Ordering::Acquire)
     }
 
-    /// Whether the node is known, alive or not.
+    /// Whether a node with this name is known, alive or dead.
     pub(crate) fn knows(&self, peer: Peer) -> bool {
         self.known.read().contains_key(&peer)
     }
 
-    /// The epoch of the node that has this name now, if there is one.
+    /// The member epoch of the living node with this name, if there is one.
     pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
         let known = self.known.read();
         known.get(&peer).filter(|known| !known.is_gone).map(|known| known.contact.epoch)
     }
 
-    /// The epoch of the last node with this name.
+    /// The member epoch of the last node with this name, alive or dead.
     pub(crate) fn last_epoch(&self, peer: Peer) -> Option<u64> {
         self.known.read().get(&peer).map(|known| known.contact.epoch)
     }
 
-    /// A region of the node with this epoch.
+    /// A region of the node with this name and this member epoch.
     pub(crate) fn memory(&self, peer: Peer, epoch: u64, key: RegionKey) -> Option<RemoteMemory> {
         let known = self.known.read();
         let known = known.get(&peer).filter(|known| known.contact.epoch == epoch)?;

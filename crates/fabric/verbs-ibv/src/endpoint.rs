@@ -1,4 +1,4 @@
-//! [`IbvEndpoint`]: one worker's connections, and the completion queue that the worker polls.
+//! [`IbvEndpoint`]: one worker's send queues, and the completion queue that the worker polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,22 +23,22 @@ use crate::sys::ffi::{WC_SUCCESS, WorkCompletion};
 use crate::sys::{Completions, Troubles, Watch};
 use crate::wake::Wake;
 
-/// One poll takes at most `STEPS_MAX` steps of `STEP` completions, so that a flood does not keep a
+/// One poll takes at most `STEPS_MAX` times `STEP` completions, so that a flood does not keep a
 /// worker from its other work.
 const STEP: usize = 32;
 const STEPS_MAX: usize = 8;
 
-/// How long a dropped endpoint waits for its batches in flight to take effect.
+/// The longest time for which the drop of an endpoint waits for its batches in flight.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// One worker's endpoint on the RDMA fabric; see [`latchwork_verbs::Endpoint`].
 ///
 /// The endpoint has its own queue pair for each peer to which it has posted, and one completion
 /// queue for all of them. A peer that does not answer an offer of a connection in time counts as
-/// disconnected. The next batch for the peer makes a new offer.
+/// disconnected: its batches end with an error. The next batch for the peer makes a new offer.
 pub struct IbvEndpoint {
-    // The fields are in the order of their drops: connections, then the watch of completions, then
-    // the queue and the memory.
+    // Fields are dropped in their order, and this order matters. The connections come first, then
+    // the watch of the completion queue, then the completion queue and the registered memory.
     lanes: Vec<Lane>,
     _watch: Option<Watch>,
     common: Common,
@@ -46,12 +46,13 @@ pub struct IbvEndpoint {
     of_compute: [Option<u16>; ComputeNodeId::MAX as usize],
     in_flight: usize,
     departed_nodes: u64,
-    // The number of failures of the device that this endpoint has handled.
+    // The number of the device's failures up to which this endpoint has handled them.
     troubles: u64,
     clock: Clock,
-    // The completions of one step of a poll; kept, because it is large.
+    // Room for the completions of one step of a poll. The endpoint keeps this buffer, because the
+    // buffer is large.
     buffer: Box<[WorkCompletion; STEP]>,
-    // Completions found when the worker was about to park.
+    // Completions that `is_told` found when the worker was about to park.
     found: RefCell<Vec<WorkCompletion>>,
     // Whether the queue will signal its next completion.
     armed: Cell<bool>,
@@ -65,8 +66,8 @@ impl IbvEndpoint {
     ) -> Result<IbvEndpoint, SetupError> {
         let device = Arc::clone(&own.device);
         let batches = shared.config.batches.clamp(1, 1 << 14);
-        // When a connection breaks, each of its requests completes. This is the most requests in
-        // all connections.
+        // When a connection fails, each of its requests completes. So the queue needs room for all
+        // requests in all connections.
         let completions = Completions::new(&device, batches * BATCH_MAX as u32)?;
         let slots = Slots::new(&device, batches)?;
         let wake = Arc::new(Wake { fired: AtomicBool::new(false), notifier });
@@ -106,7 +107,7 @@ impl IbvEndpoint {
         })
     }
 
-    /// The index of the send queue to the target's node, created if there is none.
+    /// The index of the send queue to the target's node. Makes the send queue if there is none.
     fn lane(&mut self, target: Target) -> Result<usize, VerbError> {
         let place = match target {
             Target::Memory(id) => {
@@ -133,8 +134,8 @@ impl IbvEndpoint {
         Ok(index.into())
     }
 
-    /// Asserts that each batch in flight waits on one send queue, or has ended and was not
-    /// reported.
+    /// Asserts that each batch in flight is on one send queue, or has ended and waits for its
+    /// report.
     fn check(&self) {
         let unfinished: usize = self.lanes.iter().map(Lane::unfinished).sum();
         let unreported = self.common.completed.len();
@@ -165,7 +166,8 @@ impl IbvEndpoint {
         }
     }
 
-    /// Ends the batches to nodes that have left or died since the last call.
+    /// Ends the batches to nodes that have left or died, if the count of such nodes has changed
+    /// since the last call.
     fn look_for_departures(&mut self) {
         let departures = self.common.shared.departed_nodes();
         if std::mem::replace(&mut self.departed_nodes, departures) == departures {
@@ -178,7 +180,8 @@ impl IbvEndpoint {
         }
     }
 
-    /// Replaces connections on failed queue pairs, and ends everything on a failed device.
+    /// Replaces connections whose queue pair has failed, and ends all batches if the device has
+    /// failed.
     fn look_for_troubles(&mut self) {
         let IbvEndpoint { lanes, common, clock, troubles, .. } = self;
         match common.device.health.look(troubles) {
@@ -192,15 +195,15 @@ impl IbvEndpoint {
         }
     }
 
-    /// Whether the worker may sleep until the completion queue signals. Arms the queue if it is not
-    /// armed.
+    /// Whether the next completion will notify the worker, so that the worker may sleep. Arms the
+    /// completion queue if it is not armed.
     fn is_told(&self) -> bool {
         if self.armed.get() {
             return !self.common.wake.fired.load(Ordering::Relaxed);
         }
         let Ok(()) = self.common.completions.arm() else { return false };
         self.armed.set(true);
-        // A completion before the arming causes no signal.
+        // A completion before the arming causes no signal, so the queue is polled once more.
         let mut completions = [WorkCompletion::default(); STEP];
         let taken = self.common.completions.poll(&mut completions);
         self.found.borrow_mut().extend_from_slice(&completions[..taken]);
@@ -229,8 +232,7 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
     }
 
     fn ring(&mut self) {
-        // No batch is sent to a node that was known to be dead or to have left when the batch was
-        // posted.
+        // Batches to nodes that have left or died end here, before the others are sent.
         self.look_for_departures();
         for lane in &mut self.lanes {
             if lane.has_unposted() {
@@ -244,7 +246,7 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
             return false;
         }
         if self.common.wake.fired.load(Ordering::Relaxed) {
-            // Acquire: everything published before the flag was set is visible below.
+            // Acquire: the calls below see everything that was stored before the flag was set.
             self.common.wake.fired.swap(false, Ordering::Acquire);
             self.armed.set(false);
         }
@@ -284,8 +286,8 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
 
 impl Drop for IbvEndpoint {
     fn drop(&mut self) {
-        // Batches in a queue pair have time to take effect, up to `LINGER`. The outcome of a batch
-        // that is still there at the destruction of the queue pair is unknown.
+        // Batches in a queue pair get up to `LINGER` to take effect. The outcome of a batch that is
+        // in flight when the queue pair is destroyed is unknown.
         let until = self.clock.now() + LINGER;
         while self.lanes.iter().any(Lane::is_flying) && self.clock.now() < until {
             self.gather();

@@ -1,4 +1,5 @@
-//! Errors of opening the fabric and of connecting.
+//! [`IbvOpenError`] and [`ConnectError`]: errors of opening the fabric, and of connecting two
+//! nodes.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,10 +7,10 @@ use std::io;
 use latchwork_verbs::SetupError;
 use thiserror::Error;
 
-/// The reason why no RDMA fabric can be opened on this machine.
+/// Why no RDMA fabric can be opened on this machine.
 #[derive(Debug, Error)]
 pub enum IbvOpenError {
-    /// There is no libibverbs, or it does not load.
+    /// The library libibverbs is missing or does not load.
     #[error(
         "libibverbs cannot be opened ({why}): install rdma-core (Debian: libibverbs1 and ibverbs-providers)"
     )]
@@ -17,13 +18,14 @@ pub enum IbvOpenError {
         /// The error of the loader.
         why: String,
     },
-    /// The installed libibverbs is older than any version that this crate supports.
+    /// The installed libibverbs lacks a function: it is older than the versions that this crate
+    /// supports.
     #[error("libibverbs has no {name:?}: install rdma-core 17 or later")]
     Symbol {
         /// The missing function.
         name: &'static CStr,
     },
-    /// There is no RDMA device, or none with the requested name.
+    /// There is no RDMA device, or no device with the requested name.
     #[error(
         "no RDMA device {wanted}; there are: {there} (`ibv_devices` lists them, `rdma link add rxe0 type rxe netdev INTERFACE` \
          makes one of any network interface)"
@@ -82,10 +84,10 @@ pub enum IbvOpenError {
     },
 }
 
-/// The reason why a peer did not connect.
+/// Why two nodes could not be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConnectError {
-    /// The peer has left or died, or refuses permanently.
+    /// The peer has left, has died, or refuses this node permanently.
     #[error("the peer is gone")]
     Gone,
     /// The node is not known.
@@ -111,12 +113,13 @@ pub enum ConnectError {
     Setup(#[from] SetupError),
 }
 
-/// The error of a call that reports through `errno`.
+/// The error of a call that has just failed and set `errno`.
 pub(crate) fn last(call: &'static str) -> SetupError {
     SetupError::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
 }
 
-/// The result of a call that returns the error number, or -1 and sets `errno`.
+/// The result of a call that returns 0 for success. For an error it returns the error number, or
+/// returns -1 and sets `errno`.
 pub(crate) fn check(call: &'static str, result: i32) -> Result<(), SetupError> {
     match result {
         0 => Ok(()),

@@ -1,4 +1,5 @@
-//! [`IbvFabric`]: the nodes of this process on its RDMA devices.
+//! [`IbvFabric`]: the nodes of this process on its RDMA devices, and the calls that concern nodes
+//! of other processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,7 +21,8 @@ use crate::node::Node;
 use crate::shared::Shared;
 use crate::sys::{Device, Library, Watcher};
 
-/// The memory nodes and compute nodes of one process, on its devices. Clones are the same fabric.
+/// The memory nodes and compute nodes of one process, on the process's RDMA devices. Clones are the
+/// same fabric.
 #[derive(Clone)]
 pub struct IbvFabric {
     pub(crate) shared: Arc<Shared>,
@@ -31,7 +33,7 @@ pub struct IbvFabric {
 pub struct WeakFabric(Weak<Shared>);
 
 impl WeakFabric {
-    /// The fabric, while another handle keeps it open.
+    /// The fabric; `None` when no other handle keeps it open.
     pub fn upgrade(&self) -> Option<IbvFabric> {
         self.0.upgrade().map(|shared| IbvFabric { shared })
     }
@@ -46,9 +48,9 @@ impl IbvFabric {
         IbvFabric::build(config, None)
     }
 
-    /// Opens the devices for a fabric with nodes of several processes. Before two nodes are
-    /// connected, `courier` carries the bytes for nodes of other processes. The bytes from those
-    /// nodes are passed to [`IbvFabric::deliver`]. [`IbvFabric::add_peer`] adds each such node.
+    /// Opens the devices for a fabric with nodes of several processes. To connect two nodes of
+    /// different processes, `courier` carries bytes to the other process. The other process passes
+    /// them to [`IbvFabric::deliver`]. [`IbvFabric::add_peer`] adds the nodes of other processes.
     ///
     /// # Errors
     /// As [`IbvFabric::open`].
@@ -110,8 +112,8 @@ impl IbvFabric {
     }
 
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process. The
-    /// node gets the lowest id that is free in this process. Its memory is locked in RAM at once,
-    /// because devices reach only locked memory.
+    /// node gets the lowest id that is free in this process. The call locks the node's memory in
+    /// RAM, because devices reach only locked memory.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::System`].
@@ -124,7 +126,7 @@ impl IbvFabric {
         Ok(MemoryNodeId(id))
     }
 
-    /// Adds a memory node with this id to this process, as [`IbvFabric::add_memory_node`] does.
+    /// Adds a memory node with this id to this process, like [`IbvFabric::add_memory_node`].
     ///
     /// # Errors
     /// [`SetupError::DuplicateMemoryNode`], [`SetupError::Region`] and [`SetupError::System`].
@@ -166,9 +168,9 @@ impl IbvFabric {
         self.shared.node(Peer::Compute(node)).ok_or(SetupError::UnknownNode(node))
     }
 
-    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
-    /// as a target of its peers. Keys count from 0 per node. The memory is locked in RAM, and the
-    /// fabric keeps it as long as the fabric exists.
+    /// Registers memory of a compute node of this process. The memory can be a local buffer of the
+    /// node's own verbs, and a target of its peers' verbs. Keys count from 0 per node. The call
+    /// locks the memory in RAM, and the fabric keeps the memory as long as the fabric exists.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`], [`SetupError::TooManyRegions`] and [`SetupError::System`].
@@ -180,9 +182,9 @@ impl IbvFabric {
         self.own(node)?.register(region)?.ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`, a node of this process. Completions wake the parked
-    /// worker through `notifier`. A worker without a notifier does not park while it expects
-    /// completions.
+    /// Makes an endpoint for one worker of `node`, a node of this process. Completions wake the
+    /// parked worker through `notifier`. A worker without a notifier does not park while it has
+    /// batches in flight.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::System`].
@@ -204,9 +206,10 @@ impl IbvFabric {
         Ok(IbvInbox::new(own, mailbox))
     }
 
-    /// Disconnects a compute node of this process: from now on verbs to the node, also those pushed
-    /// back, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
-    /// The node's own verbs to others are not affected.
+    /// Cuts a compute node of this process off. From now on verbs to the node, also those that wait
+    /// in software, complete with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). The node's own verbs
+    /// to other nodes are not affected.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -215,7 +218,7 @@ impl IbvFabric {
         Ok(())
     }
 
-    /// Disconnects a memory node of this process, in the same way.
+    /// Cuts a memory node of this process off, in the same way as [`IbvFabric::disconnect`].
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -231,7 +234,8 @@ impl IbvFabric {
         self.departed();
     }
 
-    /// Wakes parked workers, so that they end their batches to nodes that have left or died.
+    /// Wakes the workers of all endpoints, so that they end their batches to nodes that have left
+    /// or died.
     fn departed(&self) {
         let wakes = self.shared.wakes.lock().clone();
         wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake.fire());
@@ -244,8 +248,8 @@ impl IbvFabric {
         WeakFabric(Arc::downgrade(&self.shared))
     }
 
-    /// The description of a node of this process for other processes, with the memory registered so
-    /// far.
+    /// The contact of a node of this process, with the memory that is registered so far. `None`
+    /// when this process has no such node.
     pub fn contact(&self, own: Peer) -> Option<Contact> {
         let node = self.shared.node(own)?;
         Some(Contact { epoch: self.shared.config.epoch, regions: node.remotes() })
@@ -257,26 +261,27 @@ impl IbvFabric {
         self.departed();
     }
 
-    /// Takes bytes for `to`, a node of this process, that a [`Courier`] carried. Returns the answer
-    /// for the courier's reply. `from` and `epoch` are what the courier knows of the sender; bytes
-    /// that name another sender are refused.
+    /// Takes bytes that a [`Courier`] carried to `to`, a node of this process. Returns the bytes of
+    /// the answer, for the courier's reply. `from` and `epoch` are the sender as the courier has
+    /// authenticated it; bytes that name another sender are refused.
     pub fn deliver(&self, to: Peer, from: Peer, epoch: u64, bytes: &[u8]) -> Vec<u8> {
         answer_to_bytes(&self.shared.deliver(to, Caller { peer: from, epoch }, bytes))
     }
 
-    /// Removes a node of another process. From now on verbs to the node, also those pushed back,
-    /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected), and the
-    /// node is fenced as by [`IbvFabric::fence`]. False when no such node is known, or when the
-    /// fence was not complete within `patience`.
+    /// Removes a node of another process, and fences it like [`IbvFabric::fence`]. From now on
+    /// verbs to the node, also those that wait in software, complete with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). Returns false when no
+    /// such node is known, or when the fence was not complete within `patience`.
     pub fn remove_peer(&self, peer: Peer, patience: Duration) -> bool {
         let epoch = self.shared.peers.last_epoch(peer);
         epoch.is_some_and(|epoch| self.fence(peer, epoch, patience))
     }
 
-    /// Fences a node of another process: from now on the nodes of this process refuse it with this
-    /// epoch or a lower one. True: the queue pairs at this end are destroyed, and no verb that the
-    /// fenced node has posted takes effect here any more. False: that took longer than `patience`,
-    /// and goes on. A later call waits for it again.
+    /// Fences a node of another process: from now on the nodes of this process refuse its offers if
+    /// its member epoch is `epoch` or lower. Returns true when this process has destroyed its ends
+    /// of the connections. After this no verb that the fenced node has posted takes effect on nodes
+    /// of this process. Returns false when the destruction took longer than `patience`; it
+    /// continues, and a later call waits for it.
     pub fn fence(&self, peer: Peer, epoch: u64, patience: Duration) -> bool {
         let shared = &self.shared;
         {
@@ -299,7 +304,8 @@ impl IbvFabric {
             destroyer.destructions.end(peer);
         };
         let is_empty = pairs.lock().is_empty();
-        // Without a thread the caller waits for longer than its patience.
+        // If no thread can be started, this thread destroys the queue pairs, perhaps for longer
+        // than `patience`.
         let thread = thread::Builder::new().name("ibv-fence".to_owned());
         if is_empty || thread.spawn(destroy).is_err() {
             pairs.lock().clear();
@@ -308,16 +314,16 @@ impl IbvFabric {
         shared.destructions.wait(peer, patience)
     }
 
-    /// The number of connections that end at nodes of this process.
+    /// The number of connections whose responder is a node of this process.
     pub fn connections(&self) -> usize {
         let memory = self.shared.memory.read();
         let compute = self.shared.nodes.read();
         memory.values().chain(compute.iter().flatten()).map(|node| node.responders()).sum()
     }
 
-    /// The memory of a memory node of this process, for tests and tools that read it from outside.
-    /// Atomics of the CPU and of the device do not exclude each other, so words that verbs change
-    /// atomically must be accessed only by verbs.
+    /// The memory of a memory node of this process, for tests and tools that read the memory from
+    /// outside. Atomics of the CPU and of the device are not atomic against each other. So only
+    /// verbs may access the words that verbs change atomically.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         let node = self.shared.node(Peer::Memory(node))?;
         Some(Arc::clone(&node.region(RegionKey(0))?.region))

@@ -10,14 +10,14 @@ use latchwork_verbs::Message;
 use crate::mailbox::{Mailbox, Parked};
 use crate::node::Node;
 
-/// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns, so that
-/// a flood does not keep a worker from its other work.
+/// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
+/// returns. So a flood does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 
 /// The inbox of one compute node. Clones are the same inbox.
 #[derive(Clone)]
 pub struct IbvInbox {
-    // Keeps the node, with the watch that wakes its workers.
+    // Keeps the node alive, and with it the watch that wakes the node's workers.
     node: Arc<Node>,
     mailbox: Arc<Mailbox>,
 }
@@ -54,7 +54,8 @@ impl latchwork_verbs::Inbox for IbvInbox {
 
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
 ///
-/// When the last active subscriber is dropped while messages wait, a parked one is woken.
+/// When the last active subscription is dropped while messages wait, the drop wakes a parked
+/// worker, if there is one.
 pub struct IbvSubscription {
     inbox: IbvInbox,
     id: u64,
@@ -68,7 +69,8 @@ impl latchwork_verbs::Subscription for IbvSubscription {
         {
             let mut attention = mailbox.attention.lock();
             if attention.active == 1 && !mailbox.arm(&mut attention) {
-                // No notification would come for a message, so this worker must go on polling.
+                // The queue could not be armed, so no message would wake this worker. The worker
+                // must go on polling.
                 return false;
             }
             strict_assert!(attention.active > 0, "a worker parks that is not active");
@@ -107,8 +109,8 @@ impl Drop for IbvSubscription {
         if self.parked.get() && attention.leave(self.id) {
             return;
         }
-        // The subscriber is active, or the watcher has made it active with a wake that no worker
-        // will handle now.
+        // The subscriber is active, or the watcher has counted it active and notified it. This
+        // worker will not handle the message, so another worker may have to.
         attention.active -= 1;
         if attention.active == 0 && !attention.parked.is_empty() {
             let told = mailbox.arm(&mut attention);

@@ -1,6 +1,6 @@
 //! The RDMA fabric: queue pairs over libibverbs, which is opened at run time.
 //!
-//! This crate connects batches of verbs with a NIC: devices, registered memory, connections,
+//! This crate owns the execution of batches on NICs: devices, registered memory, connections,
 //! completion queues. The build needs no RDMA package. [`IbvFabric::open`] reports what a machine
 //! lacks.
 //!
@@ -17,40 +17,42 @@
 //!
 //! # Invariants
 //!
-//! - A batch is one run of linked work requests on one reliable connection. All batches posted to a
-//!   connection between two rings, as far as there is room, go with one doorbell. Only the last
-//!   request of a batch is signalled, because requests of a connection complete in order. The order
-//!   inside a batch is that of reliable connections (InfiniBand architecture, volume 1, work
-//!   request operation ordering), from which the contract was taken.
+//! - A batch is one sequence of linked work requests on one reliable connection. All batches that
+//!   were posted to a connection between two rings are submitted with one doorbell, as far as there
+//!   is room. Only the last request of a batch makes a completion, because requests of a connection
+//!   complete in order. The order inside a batch is the order of reliable connections (InfiniBand
+//!   architecture, volume 1, work request operation ordering). The contract promises no more than
+//!   this order.
 //! - Words, messages and WRITEs of up to 128 bytes travel inside their requests where the device
 //!   supports that.
-//! - Nothing overflows: requests in a send queue and batches in all queues are counted, and the
-//!   rest waits in software. A full inbox has no receive buffer posted, and its senders retry
-//!   ("receiver not ready") without a limit.
+//! - No queue overflows: the endpoint counts the requests in each send queue and the batches in all
+//!   queues, and further batches wait in software. A full inbox has no posted receive buffer, and
+//!   its senders' devices retry without a limit ("receiver not ready").
 //! - A failed connection is destroyed at both ends before its batches end as
-//!   [`Ambiguous`](latchwork_verbs::VerbError). None of them takes effect after that, and this
-//!   crate never repeats an atomic. If the peer does not answer, the batches end as `Disconnected`.
-//! - **Atomics are atomic among those of one device, and not with those of a CPU.** Words that
-//!   verbs change atomically are accessed only by verbs. All memory of one node is registered on
-//!   one device, so one device executes all atomics on it.
-//! - A parked node uses no CPU: its queues are armed, and one thread per fabric sleeps on all
-//!   queues and on the events of the devices.
+//!   [`Ambiguous`](latchwork_verbs::VerbError). After this end no request of these batches takes
+//!   effect, and this crate does not post a request a second time. If the peer does not answer, the
+//!   batches end as `Disconnected`, and the peer's end may still exist.
+//! - **Atomics are atomic against other atomics of the same device, not against those of a CPU.**
+//!   So only verbs may access words that verbs change atomically. All memory of one node is
+//!   registered on one device, so this device executes all atomics on the memory.
+//! - A node whose workers are all parked uses no CPU. Its completion queues are armed: each signals
+//!   its next completion. One thread per fabric sleeps until a queue or a device signals.
 //!
 //! The fabric survives peers that vanish, connections that fail, full queues and inboxes, and ports
-//! that go down for a while. A device that fails ends all batches on it, and nothing begins on it
-//! any more.
+//! that go down for a while. If a device fails, all batches on the device end with an error, and no
+//! new batch begins on it.
 //!
 //! # Other processes
 //!
-//! Nodes of one process find each other. A process learns of a node of another process by the
-//! node's description of itself, a [`Contact`]. A [`Courier`] carries the bytes that two nodes
-//! exchange before they are connected.
+//! Nodes of one process find each other without help. A node of another process is added by its
+//! [`Contact`], which has the node's member epoch and registered memory. A [`Courier`] carries the
+//! bytes that two nodes exchange before they are connected.
 //!
-//! - A peer is a node with its member epoch. When the node leaves and another one takes its name,
-//!   send queues to it begin anew: no key and no queue pair of the old node is used for the new
-//!   one.
-//! - [`IbvFabric::fence`] fences a node: its connections are destroyed at this end, and its offers
-//!   are refused, up to an epoch.
+//! - A peer is a node with its member epoch. When the node leaves and another node takes its name,
+//!   send queues to this name begin anew. No key and no queue pair of the old node is used for the
+//!   new node.
+//! - [`IbvFabric::fence`] fences a node up to a member epoch: this process destroys its ends of the
+//!   node's connections, and refuses the node's later offers.
 //!
 //! # Example
 //!
@@ -67,9 +69,9 @@
 //!
 //! # Not supported
 //!
-//! Masked atomics and memory on the device are not used. rdma-core has an interface for masked
-//! atomics only per vendor, and the code above needs neither: latch words are whole words in
-//! ordinary registered memory.
+//! This crate uses neither masked atomics nor memory on the device. No code of this project needs
+//! them, because latch words are whole words in ordinary registered memory. rdma-core has only
+//! vendor-specific interfaces for masked atomics.
 
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]

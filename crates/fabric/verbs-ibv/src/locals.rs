@@ -1,4 +1,4 @@
-//! [`Locals`]: the regions of an endpoint's own node, cached without locks.
+//! [`Locals`]: the regions of an endpoint's own node, cached so that a verb takes no lock.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::sys::Registered;
 use crate::sys::ffi::Sge;
 
+/// The regions that the endpoint's batches have used so far, by key.
 pub(crate) struct Locals {
     node: Arc<Node>,
     known: Vec<Option<Arc<Registered>>>,
@@ -35,7 +36,7 @@ impl Locals {
         Some(len)
     }
 
-    /// A checked local buffer of a cached region, as the device addresses it.
+    /// A checked local buffer, in the form in which the device addresses it.
     pub(crate) fn sge(&self, buffer: LocalBuffer) -> Sge {
         let region = self.known[usize::from(buffer.region.0)].as_ref();
         let region = region.expect("learned when posted");

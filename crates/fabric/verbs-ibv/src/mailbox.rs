@@ -10,13 +10,14 @@ use latchwork_verbs::Message;
 
 use crate::sys::{Found, Receives};
 
-/// The messages of one node, and the workers that poll for them.
+/// The received messages of one compute node, and the workers that poll for messages.
 ///
 /// # No wake is lost
 ///
-/// Messages arrive without a CPU, so no code runs at their arrival that could check whether a
-/// worker polls. Instead the last worker that parks arms the completion queue, so that the queue
-/// notifies the [watcher](crate::sys::Watcher) of the next message:
+/// The device receives messages without the CPU. So no code runs at the arrival of a message that
+/// could check whether a worker polls. Instead the last worker that parks arms the completion
+/// queue: the queue signals the next message to the [watcher](crate::sys::Watcher), a thread of the
+/// fabric:
 ///
 /// ```text
 ///   worker that parks                          watcher
@@ -28,9 +29,9 @@ use crate::sys::{Found, Receives};
 /// ```
 ///
 /// 1. A message that arrives after the arming notifies the watcher.
-/// 2. A message that arrives before the arming is found by the poll, which follows the arming.
+/// 2. The poll, which follows the arming, finds a message that arrives before the arming.
 /// 3. While a worker is active, no notification is needed, because this worker polls before it
-///    parks. If it parks as the last one, 1 and 2 apply.
+///    parks. If this worker is the last one to park, steps 1 and 2 apply.
 /// 4. The watcher counts a worker as active before it notifies the worker. So a burst of messages
 ///    wakes one worker, not all.
 pub(crate) struct Mailbox {
@@ -39,15 +40,17 @@ pub(crate) struct Mailbox {
     pub(crate) attention: Mutex<Attention>,
 }
 
+/// The workers of the node that subscribe to its messages: active or parked.
 #[derive(Default)]
 pub(crate) struct Attention {
     pub(crate) active: usize,
-    // Whether the queue is armed and has not notified the watcher since.
+    // Whether the queue is armed and has not yet notified the watcher.
     pub(crate) armed: bool,
     pub(crate) parked: Vec<Parked>,
     pub(crate) subscribers: u64,
 }
 
+/// A parked worker in the list, with the notifier that wakes it.
 pub(crate) struct Parked {
     pub(crate) subscriber: u64,
     pub(crate) notifier: Notifier,
@@ -58,7 +61,8 @@ impl Mailbox {
         Mailbox { receives, found: Mutex::default(), attention: Mutex::default() }
     }
 
-    /// Polls for messages if none is left. True if there is one.
+    /// Whether there is a message. Polls the device's queue if all earlier messages have been
+    /// taken.
     pub(crate) fn look(&self, found: &mut Found) -> bool {
         if found.filled.is_empty() {
             self.receives.poll(found);
@@ -81,9 +85,9 @@ impl Mailbox {
         None
     }
 
-    /// Takes all arrived messages out of the device's queue and stores them. When a queue pair is
-    /// destroyed, some devices also remove its completions from their queues. No further wake is
-    /// needed: an armed queue notified the watcher when the message arrived.
+    /// Takes all arrived messages out of the device's queue and stores them. To be called before a
+    /// queue pair is destroyed, because some devices then remove its completions from their queues.
+    /// No wake is needed here: an armed queue has already notified the watcher of the arrival.
     pub(crate) fn keep_all(&self) {
         let mut found = self.found.lock();
         let mut before = usize::MAX;
@@ -105,7 +109,7 @@ impl Mailbox {
         );
     }
 
-    /// Arms the queue, unless it is armed. False when arming fails.
+    /// Arms the queue if it is not armed. False when the arming fails.
     pub(crate) fn arm(&self, attention: &mut Attention) -> bool {
         if !attention.armed {
             attention.armed = self.receives.completions.arm().is_ok();
@@ -115,7 +119,8 @@ impl Mailbox {
 }
 
 impl Attention {
-    /// Each worker is counted once: as active, or in the list.
+    /// Checks that each worker is counted at most once: as active, or in the list of parked
+    /// workers.
     pub(crate) fn check(&self) {
         let workers = self.active + self.parked.len();
         assert!(
@@ -140,8 +145,8 @@ impl Attention {
         }
     }
 
-    /// Takes a subscriber out of the list. False when the watcher has taken it out and counted it
-    /// as active.
+    /// Takes a subscriber out of the list of parked workers. False when the watcher has already
+    /// taken the subscriber out and counted it as active.
     pub(crate) fn leave(&mut self, subscriber: u64) -> bool {
         let place = self.parked.iter().position(|parked| parked.subscriber == subscriber);
         place.map(|place| self.parked.remove(place)).is_some()

@@ -1,5 +1,6 @@
-//! [`Node`]: a memory node or a compute node of this process: its device, its registered memory,
-//! and the responder ends of its connections.
+//! [`Node`]: a memory node or a compute node of this process. A node has a device, registered
+//! memory, and the responder ends of its connections: the queue pairs that execute the requests of
+//! peers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +14,25 @@ use crate::error::ConnectError;
 use crate::mailbox::Mailbox;
 use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher};
 
+/// A node of this process, on one device.
 pub(crate) struct Node {
     pub(crate) device: Arc<Device>,
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    // Limit of READs and atomics that one connection may have outstanding here.
+    // The largest number of outstanding READs and atomics that the node serves for one connection.
     reads: u8,
     regions: RwLock<Vec<Arc<Registered>>>,
     // The responder ends of connections, each with its requester.
     responders: Mutex<Vec<(Caller, Pair)>>,
     receives: Option<Arc<Receives>>,
-    // For queue pairs that complete nothing.
+    // The completion queue that each queue pair must name, for queue pairs whose requests make no
+    // completions.
     unused: Arc<Completions>,
     cut_off: AtomicBool,
     _watch: Option<Watch>,
 }
 
 impl Node {
-    /// A memory node, which has one region.
+    /// Makes a memory node, whose memory is `region`.
     pub(crate) fn memory(
         device: &Arc<Device>,
         reads: u8,
@@ -41,7 +44,7 @@ impl Node {
         Ok(node)
     }
 
-    /// A compute node with an inbox for `inbox` messages.
+    /// Makes a compute node with an inbox for `inbox` messages.
     pub(crate) fn compute(
         device: &Arc<Device>,
         reads: u8,
@@ -83,23 +86,23 @@ impl Node {
         Ok(Some(RegionKey(key)))
     }
 
-    /// A registered region; a memory node has one.
+    /// A registered region. A memory node has only the region with key 0.
     pub(crate) fn region(&self, key: RegionKey) -> Option<Arc<Registered>> {
         self.regions.read().get(usize::from(key.0)).cloned()
     }
 
-    /// A registered region, as peers address it.
+    /// A registered region, in the form in which peers address it.
     pub(crate) fn remote(&self, key: RegionKey) -> Option<RemoteMemory> {
         self.region(key).map(|region| named(&region))
     }
 
-    /// All registered regions, as peers address them.
+    /// All registered regions, in the form in which peers address them.
     pub(crate) fn remotes(&self) -> Vec<RemoteMemory> {
         self.regions.read().iter().map(|region| named(region)).collect()
     }
 
-    /// Accepts an offer of a connection, unless it is refused. The connection that it replaces is
-    /// destroyed first.
+    /// Accepts an offer of a connection, unless `is_refused` returns true. Destroys the connection
+    /// that the offer replaces, before anything else.
     pub(crate) fn answer(
         &self,
         offer: &Offer,
@@ -116,8 +119,8 @@ impl Node {
         pair.accept(&offer.data, reads)?;
         let answer = Answer { data: pair.data(reads) };
         let mut responders = self.responders.lock();
-        // The check is under the lock. A thread that disconnects the node or fences a peer either
-        // did so before this check, or finds the pair in the list.
+        // The check is under the lock. So a thread that cuts the node off or fences the peer acts
+        // before this check, or finds the pair in the list.
         if self.is_cut_off() || is_refused() {
             return Err(ConnectError::Gone);
         }
@@ -125,7 +128,7 @@ impl Node {
         Ok(answer)
     }
 
-    /// Destroys the end of a connection that its peer does not use any more.
+    /// Destroys this node's end of a connection that the requester does not use any more.
     pub(crate) fn close(&self, from: Caller, number: u32) {
         let closed = {
             let mut responders = self.responders.lock();
@@ -145,8 +148,8 @@ impl Node {
         }
     }
 
-    /// Removes the ends of connections with a peer of this epoch or a lower one. After the caller
-    /// drops them, no verb that the peer has posted takes effect here.
+    /// Removes this node's ends of connections with `peer`, for member epochs up to `epoch`. After
+    /// the caller has dropped them, no verb that the peer has posted takes effect on this node.
     pub(crate) fn take_responders(&self, peer: Peer, epoch: u64) -> Vec<Pair> {
         let mut responders = self.responders.lock();
         let is_of = |(caller, _): &mut (Caller, Pair)| caller.peer == peer && caller.epoch <= epoch;
@@ -156,12 +159,13 @@ impl Node {
         taken
     }
 
-    /// The number of connections that end here.
+    /// The number of connections whose responder is this node.
     pub(crate) fn responders(&self) -> usize {
         self.responders.lock().len()
     }
 
-    /// Answers no peer any more. After the return no verb that peers have posted takes effect here.
+    /// Destroys all responder ends, and refuses all later offers. After the return no verb that
+    /// peers have posted takes effect on this node.
     pub(crate) fn cut_off(&self) {
         let cut = {
             let mut responders = self.responders.lock();

@@ -7,19 +7,18 @@
 //!
 //! When a connection fails:
 //!
-//! 1. The endpoint destroys its queue pair at once. After that no buffer of a READ is written any
-//!    more.
-//! 2. It offers the peer a new queue pair.
-//! 3. The peer destroys its end of the old connection before it answers. After that no request of
+//! 1. The endpoint destroys its queue pair at once. After this the device writes no buffer of a
+//!    READ any more.
+//! 2. The endpoint offers the peer a new queue pair.
+//! 3. The peer destroys its end of the old connection before it answers. After this no request of
 //!    the old connection can take effect.
 //! 4. The batches that were in flight on the old connection end as ambiguous. Without an answer
 //!    within [`IbvConfig::connect_timeout`](crate::IbvConfig::connect_timeout), all batches on the
 //!    send queue end as disconnected.
 //!
-//! A send queue is for a node with one member epoch. When that node leaves or dies, everything on
-//! the send queue ends. The next batch checks whether another node has the name by now. If so, the
-//! send queue begins anew without any of its old state. So no key of the old node is used for the
-//! new one.
+//! A send queue is for a node with one member epoch. When this node leaves or dies, all batches on
+//! the send queue end. The next post checks whether a new node has the name. If so, the send queue
+//! begins anew without its old state. So no key of the old node is used for the new node.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,10 +41,11 @@ use crate::slots::Slots;
 use crate::sys::{Completions, Device, Pair, SendList};
 use crate::wake::Wake;
 
-/// The largest payload inside a request, where the device supports that: a message.
+/// The largest payload inside a request, in bytes, if the device supports so much. A message fits.
 const INLINE: u32 = 128;
 
-/// The pause after an offer that failed on this side or was refused.
+/// The pause before the next offer, after an offer that failed on this side or was refused for lack
+/// of resources.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The parts of an endpoint that all its send queues use.
@@ -59,10 +59,11 @@ pub(crate) struct Common {
     pub(crate) slots: Slots,
     pub(crate) wake: Arc<Wake>,
     pub(crate) completed: VecDeque<Completion>,
-    /// The number of requests that a send queue takes.
+    /// The number of requests for which a send queue has room.
     pub(crate) depth: u32,
 }
 
+/// The send queue of one endpoint to one peer.
 pub(crate) struct Lane {
     pub(crate) peer: Peer,
     /// The member epoch of the peer.
@@ -75,21 +76,23 @@ pub(crate) struct Lane {
     list: SendList,
     // The number of requests in the list and in the NIC's send queue.
     used: u32,
-    // `generation` distinguishes completions of this connection from those of the one before.
-    // `sequence` distinguishes the batches of one connection.
+    // `generation` distinguishes completions of this connection from completions of earlier
+    // connections. `sequence` distinguishes the batches of one connection.
     generation: u16,
     sequence: u32,
-    // The peer's end of the last connection that the peer agreed to. The peer destroys it before
-    // the next answer.
+    // The peer's end of the last connection that the peer accepted. The next offer names this end,
+    // and the peer destroys it before the next answer.
     responder: Option<u32>,
 }
 
 enum State {
-    /// No batch has needed a connection yet, or no offer had success in time.
+    /// There is no connection and no offer: no batch has needed a connection, or the last attempt
+    /// ran out of time.
     Idle,
     /// An offer is in flight.
     Asking { pair: Pair, answer: Arc<Mutex<Answered>>, until: Time },
-    /// The last offer failed, perhaps because there is no route to the peer. Another one follows.
+    /// The last offer failed, perhaps because there is no route to the peer. The next offer follows
+    /// at `again`.
     Pausing { again: Time, until: Time },
     /// Requests can be posted.
     Connected { pair: Pair },
@@ -97,7 +100,7 @@ enum State {
     Gone,
 }
 
-/// The answer of the peer, once it is there.
+/// The answer of the peer; `None` until the answer arrives.
 type Answered = Option<Result<Answer, ConnectError>>;
 
 struct Batch {
@@ -116,7 +119,7 @@ struct Flying {
 }
 
 impl Lane {
-    /// A send queue to a known node.
+    /// Makes a send queue to a known node.
     pub(crate) fn new(peer: Peer, index: u16, common: &Common) -> Self {
         let mut lane = Lane {
             peer,
@@ -136,7 +139,7 @@ impl Lane {
         lane
     }
 
-    /// Asserts the relations of the fields between two calls.
+    /// Asserts the relations between the fields that hold between two calls.
     fn check(&self, common: &Common) {
         let posted: u32 = self.flying.iter().map(|batch| u32::from(batch.requests)).sum();
         assert_eq!(self.used, posted, "the queue's room is not what its batches left");
@@ -157,8 +160,8 @@ impl Lane {
         self.waiting.len() + self.flying.len()
     }
 
-    /// Begins anew if the peer has left or died and another node has its name. On a failed device
-    /// nothing begins.
+    /// Begins anew if the peer has left or died and a new node has its name. On a failed device the
+    /// send queue stays without a node.
     #[inline]
     pub(crate) fn renew(&mut self, shared: &Shared, device: &Device) {
         if matches!(self.state, State::Gone)
@@ -179,8 +182,8 @@ impl Lane {
         shared.epoch(self.peer) != Some(self.epoch)
     }
 
-    /// The index of the send queue to which a completion belongs, by the number of the work
-    /// request.
+    /// The index of the send queue to which a completion belongs. The id of the work request has
+    /// the index in its highest 16 bits.
     pub(crate) fn of(id: u64) -> usize {
         (id >> 48) as usize
     }
@@ -194,13 +197,13 @@ impl Lane {
         !self.flying.is_empty()
     }
 
-    /// Whether [`Lane::submit`] has work, now or later.
+    /// Whether a batch waits, or is in the list and not posted to the device.
     #[inline]
     pub(crate) fn has_unposted(&self) -> bool {
         !self.waiting.is_empty() || !self.list.is_empty()
     }
 
-    /// Whether the send queue needs its worker without a completion: to ring, to check for an
+    /// Whether the send queue needs its worker before the next completion: to ring, to check for an
     /// answer, or to check the time limit of an offer.
     pub(crate) fn needs_worker(&self, common: &Common) -> bool {
         match &self.state {
@@ -213,7 +216,8 @@ impl Lane {
         }
     }
 
-    /// The length of the target's memory; the target is the peer of this send queue.
+    /// The length in bytes of the target's memory, if it is known. The target is the peer of this
+    /// send queue.
     #[inline]
     pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<u64> {
         let key = match target {
@@ -233,8 +237,8 @@ impl Lane {
             if self.is_stale(&common.shared) {
                 self.mark_left(common);
             }
-            // The memory of a node that has left or died is unknown, so every length passes the
-            // check. `post` then ends the whole batch as `Disconnected`.
+            // The memory of a node that has left or died is unknown. So this length lets every
+            // batch pass the check, and `post` ends the batch as `Disconnected`.
             return matches!(self.state, State::Gone).then_some(u64::MAX);
         };
         if self.memory.len() <= index {
@@ -271,7 +275,7 @@ impl Lane {
             && common.slots.any_free()
     }
 
-    /// Puts a batch, for which there is room, at the end of the list.
+    /// Appends a batch to the list. The caller has checked that there is room.
     fn prepare(
         &mut self,
         common: &mut Common,
@@ -333,7 +337,8 @@ impl Lane {
             }
             atomics += usize::from(request.kind() == WorkRequestKind::Atomic);
         }
-        // The requests of a connection complete in the order of posting.
+        // Only the last request makes a completion, because the requests of a connection complete
+        // in the order of posting.
         self.list.signal_last();
         debug_assert!(requests.len() <= BATCH_MAX);
         strict_assert!(
@@ -355,8 +360,8 @@ impl Lane {
         });
     }
 
-    /// Posts all batches that can be posted, with one doorbell. Offers a connection if there is
-    /// none.
+    /// Posts all batches for which there is room, with one doorbell. Without a connection, offers
+    /// one to the peer.
     pub(crate) fn submit(&mut self, common: &mut Common, now: impl FnOnce() -> Time) {
         if matches!(self.state, State::Idle) && !self.waiting.is_empty() {
             let now = now();
@@ -373,21 +378,22 @@ impl Lane {
             return;
         }
         let State::Connected { pair } = &self.state else { return };
-        // SAFETY: every buffer in the list is in a slot or in a region of this node. Both stay
-        // registered as long as the endpoint exists, and the endpoint destroys the pair first. Both
-        // are accessed only as racing words. A slot is reused, and a local buffer is returned to
-        // the poster, after the batch's completion or after the pair is destroyed.
+        // SAFETY: every buffer in the list is in a slot or in a region of this node. Slots and
+        // regions stay registered as long as the endpoint exists, and the endpoint destroys the
+        // pair first. Their memory is accessed only as atomic words. A slot is reused, and a local
+        // buffer is returned to the poster, only after the batch's completion or after the pair is
+        // destroyed.
         #[allow(unsafe_code)]
         let posted = unsafe { pair.post(&mut self.list) };
         self.list.clear();
         if posted.is_err() {
-            // The queue has room, so the connection counts as broken.
+            // The queue has room, so an error means that the connection is broken.
             self.fail(common, now());
         }
         strict_check!(self, common);
     }
 
-    /// Offers the peer a connection, with `until` as its time limit.
+    /// Offers the peer a connection. After the time `until` there are no further attempts.
     fn ask(&mut self, common: &mut Common, now: Time, until: Time) {
         let tuning = common.shared.tuning();
         let pair = Pair::requester(&common.device, &common.completions, common.depth, INLINE);
@@ -407,7 +413,8 @@ impl Lane {
                 *place.lock() = Some(result);
                 wake.fire();
             } else if let Ok(answer) = result {
-                // The send queue does not wait for this answer any more.
+                // The send queue does not wait for this answer any more, so the peer's new end is
+                // closed.
                 shared.close(peer, epoch, from, answer.data.pair);
             }
         });
@@ -415,7 +422,8 @@ impl Lane {
         common.shared.connect(peer, epoch, offer, answered);
     }
 
-    /// Waits before the next offer, if there is time for one.
+    /// Schedules the next offer after a pause. Ends all batches if the time limit comes before the
+    /// end of the pause.
     fn pause(&mut self, common: &mut Common, now: Time, until: Time) {
         let again = now + PAUSE;
         if again < until {
@@ -426,7 +434,8 @@ impl Lane {
         }
     }
 
-    /// Checks whether the offer was answered, or has exceeded its time limit.
+    /// Checks whether the offer was answered or has exceeded its time limit, or whether a pause has
+    /// ended.
     pub(crate) fn look_for_answer(&mut self, common: &mut Common, now: Time) {
         let (answer, until) = match &self.state {
             State::Pausing { again, until } if now >= *again => {
@@ -444,8 +453,8 @@ impl Lane {
         };
         let answer = answer.unwrap_or(Err(ConnectError::Unreachable));
         let connected = answer.and_then(|answer| {
-            // The peer has destroyed its end of the last connection. The new end replaces it,
-            // whether this side uses it or not.
+            // The peer has destroyed its end of the last connection and made a new end. The next
+            // offer must name this new end, also if this side does not use it.
             self.responder = Some(answer.data.pair);
             pair.connect(&answer.data, common.shared.tuning())?;
             Ok(())
@@ -453,11 +462,11 @@ impl Lane {
         match connected {
             Ok(()) => {
                 self.state = State::Connected { pair };
-                // These batches were on the connection before. The peer has destroyed its other
-                // end.
+                // These batches were on the earlier connection, whose other end the peer has
+                // destroyed.
                 self.end_flying(common, |target| VerbError::Ambiguous { target });
             }
-            // For example, an address cannot be resolved now. The route may be back soon.
+            // The cause may pass, for example when an address cannot be resolved at the moment.
             Err(ConnectError::Setup(_) | ConnectError::Refused { .. }) => {
                 self.pause(common, now, until);
             }
@@ -469,8 +478,9 @@ impl Lane {
         }
     }
 
-    /// Handles a completion. With success it is that of a batch's last request, and all earlier
-    /// batches of the connection are complete too. Without success the connection has failed.
+    /// Handles a completion. A successful completion is of the last request of a batch, and all
+    /// earlier batches of the connection are complete, too. A completion with an error means that
+    /// the connection has failed.
     #[inline]
     pub(crate) fn completed(
         &mut self,
@@ -506,12 +516,13 @@ impl Lane {
         matches!(&self.state, State::Connected { pair } if pairs.contains(&pair.number))
     }
 
-    /// Replaces a failed connection.
+    /// Destroys a failed connection, and offers the peer a new one.
     pub(crate) fn fail(&mut self, common: &mut Common, now: Time) {
         // The new state drops the pair, which destroys it.
         self.state = State::Idle;
         self.generation = self.generation.wrapping_add(1);
-        // A connection that fails again and again does not fill the log.
+        // Only some failures are logged, so that a connection that fails again and again does not
+        // fill the log.
         if self.generation.is_power_of_two() {
             let (peer, connections) = (self.peer, self.generation);
             tracing::warn!(?peer, connections, "a connection is lost, and another one asked for");
@@ -520,7 +531,7 @@ impl Lane {
         self.ask(common, now, now + common.shared.config.connect_timeout);
     }
 
-    /// Ends everything on this send queue, because the peer has left or died, or the device has
+    /// Ends all batches on this send queue, because the peer has left or died, or the device has
     /// failed.
     pub(crate) fn mark_left(&mut self, common: &mut Common) {
         if matches!(self.state, State::Gone) {
@@ -532,7 +543,7 @@ impl Lane {
         strict_check!(self, common);
     }
 
-    /// Ends everything with [`VerbError::Disconnected`].
+    /// Ends all batches with [`VerbError::Disconnected`].
     fn end_all(&mut self, common: &mut Common) {
         self.generation = self.generation.wrapping_add(1);
         self.list.clear();
@@ -565,7 +576,8 @@ impl Lane {
         common.completed.push_back(Completion { token: batch.token, result });
     }
 
-    /// Destroys the connection, and reports to the peer that its end is not used any more.
+    /// Destroys this end of the connection, and reports to the peer that the peer's end is not used
+    /// any more.
     pub(crate) fn close(&mut self, common: &Common) {
         self.state = State::Gone;
         if let Some(responder) = self.responder.take() {

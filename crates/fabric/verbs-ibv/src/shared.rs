@@ -1,4 +1,4 @@
-//! [`Shared`]: the nodes of one process and its peers, as all handles of the fabric see them.
+//! [`Shared`]: the state that all clones and endpoints of a fabric share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +16,10 @@ use crate::node::Node;
 use crate::sys::{Device, Tuning, Watch, Watcher};
 use crate::wake::Wake;
 
-/// Takes the answer to an offer, once.
+/// The function that takes the answer to an offer. The function is called once.
 pub(crate) type Answered = Box<dyn FnOnce(Result<Answer, ConnectError>) + Send>;
 
+/// The nodes of this process, the known nodes of other processes, and what their connections need.
 pub(crate) struct Shared {
     pub(crate) config: IbvConfig,
     pub(crate) watcher: Arc<Watcher>,
@@ -27,16 +28,17 @@ pub(crate) struct Shared {
     pub(crate) memory: RwLock<BTreeMap<u16, Arc<Node>>>,
     pub(crate) nodes: RwLock<Vec<Option<Arc<Node>>>>,
     pub(crate) peers: Peers,
-    // The epoch up to which each peer is fenced. Locked inside the lock of a node's responders.
+    // The member epoch up to which each peer is fenced. A thread may take this lock while it holds
+    // the lock of a node's responders, and not in the reverse order.
     pub(crate) fences: RwLock<BTreeMap<Peer, u64>>,
-    /// The queue pairs of fenced peers that threads destroy.
+    /// The destructions of fenced peers' queue pairs that are in progress.
     pub(crate) destructions: Destructions,
     pub(crate) departed_nodes: AtomicU64,
     pub(crate) wakes: Mutex<Vec<Weak<Wake>>>,
     pub(crate) watches: Mutex<Vec<Watch>>,
 }
 
-/// The requests of send queues, for nodes of this process and of others.
+/// What send queues need of nodes, for nodes of this process and of other processes.
 impl Shared {
     /// The node of `peer`, if it is a node of this process.
     pub(crate) fn node(&self, peer: Peer) -> Option<Arc<Node>> {
@@ -51,20 +53,20 @@ impl Shared {
         Tuning { timeout: timeout.clamp(1, 31), retries: retries.min(6), reads: reads.max(1) }
     }
 
-    /// Registers `wake`: it is fired when a node leaves or dies.
+    /// Registers `wake`, which the fabric fires when a node leaves or dies.
     pub(crate) fn wake_on_leave(&self, wake: &Arc<Wake>) {
         let mut wakes = self.wakes.lock();
         wakes.retain(|wake| wake.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
     }
 
-    /// Whether the node is known, alive or not.
+    /// Whether a node with this name is known, alive or dead.
     pub(crate) fn knows(&self, peer: Peer) -> bool {
         self.node(peer).is_some() || self.peers.knows(peer)
     }
 
-    /// The epoch of the node that has this name now. `None` when there is none, or when it is
-    /// disconnected.
+    /// The member epoch of the living node with this name. `None` when there is no such node, or
+    /// when the node was cut off.
     pub(crate) fn epoch(&self, peer: Peer) -> Option<u64> {
         match self.node(peer) {
             Some(node) => (!node.is_cut_off()).then_some(self.config.epoch),
@@ -72,7 +74,8 @@ impl Shared {
         }
     }
 
-    /// The memory of a target, at the node of this epoch. The memory never changes.
+    /// The memory of a target, at the node with this member epoch. A region does not change after
+    /// its registration.
     pub(crate) fn memory(&self, target: Target, epoch: u64) -> Option<RemoteMemory> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
@@ -84,13 +87,14 @@ impl Shared {
         }
     }
 
-    /// The number of nodes that have left or died so far. The number grows after the node is
+    /// The number of nodes that have left or died so far. The number grows only after the node is
     /// marked.
     pub(crate) fn departed_nodes(&self) -> u64 {
         self.departed_nodes.load(Ordering::Acquire) + self.peers.departed_nodes()
     }
 
-    /// Sends an offer to the peer of this epoch. `answered` gets the answer, perhaps later.
+    /// Sends an offer to the peer with this member epoch. `answered` gets the answer, in this call
+    /// or later on another thread.
     pub(crate) fn connect(&self, peer: Peer, epoch: u64, offer: Offer, answered: Answered) {
         if let Some(node) = self.node(peer) {
             return answered(node.answer(&offer, || self.is_refused(offer.from)));
@@ -104,7 +108,7 @@ impl Shared {
                 let bytes = Note::Offer(offer).to_bytes();
                 courier.carry(peer, epoch, bytes, limit, Box::new(reply));
             }
-            // Another node with the same name is not the peer that was meant.
+            // The name belongs to a node with another member epoch, or there is no courier.
             _ => answered(Err(ConnectError::Gone)),
         }
     }
@@ -118,7 +122,7 @@ impl Shared {
             && self.peers.epoch(peer) == Some(epoch)
         {
             let bytes = Note::Close { from, pair }.to_bytes();
-            // If this note is lost, the unused pair stays until the peer's process ends, or fences
+            // If this note is lost, the unused pair stays until the peer's process ends or fences
             // this node.
             courier.carry(peer, epoch, bytes, self.config.connect_timeout, Box::new(drop));
         }

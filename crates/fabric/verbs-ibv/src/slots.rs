@@ -9,17 +9,17 @@ use latchwork_verbs::{AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Message, Regi
 use crate::sys::ffi::Sge;
 use crate::sys::{Device, Registered};
 
-/// Words of one request's payload: a message with its sender.
+/// The number of words of one request's payload: a message and its sender.
 const PAYLOAD_WORDS: usize = 1 + Message::WORDS;
 
-/// Words of a slot: the old values of the atomics, then the payloads of the requests, then padding
-/// to whole CPU cache lines.
+/// The number of words of a slot: the old values of the atomics, the payloads of the requests, and
+/// padding to whole CPU cache lines.
 const SLOT_WORDS: usize = 64;
 
 const _: () = assert!(BATCH_ATOMICS_MAX + BATCH_MAX * PAYLOAD_WORDS <= SLOT_WORDS);
 const _: () = assert!((SLOT_WORDS * 8).is_multiple_of(64), "slots share no CPU cache line");
 
-/// One slot for each batch in the connections.
+/// The slots of an endpoint: one for each batch that its connections can have in flight.
 pub(crate) struct Slots {
     memory: Registered,
     free: Vec<u32>,
@@ -62,7 +62,7 @@ impl Slots {
         }
     }
 
-    /// The place for the old value of the batch's atomic with this number.
+    /// The memory for the old value of the batch's atomic number `atomic`.
     pub(crate) fn old(&self, slot: u32, atomic: usize) -> Sge {
         self.sge(slot, atomic, 1)
     }
@@ -75,7 +75,7 @@ impl Slots {
         AtomicOutcome { old }
     }
 
-    /// Stores the payload of the batch's request with this number. Returns the place of the
+    /// Stores the payload of the batch's request number `request`. Returns the memory of the
     /// payload.
     pub(crate) fn payload(&self, slot: u32, request: usize, payload: &[u64]) -> Sge {
         strict_assert!(request < BATCH_MAX, "request {request} of a batch has no place");

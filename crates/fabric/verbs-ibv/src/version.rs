@@ -1,4 +1,5 @@
-//! The version of the connection data.
+//! The version of the notes that two nodes exchange to connect.
 
-/// The version of the format of [connection data](crate::connection).
+/// The version of the format of [notes](crate::connection). Nodes with different versions do not
+/// connect.
 pub(crate) const VERSION: u16 = 2;

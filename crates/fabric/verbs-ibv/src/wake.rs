@@ -1,12 +1,13 @@
-//! [`Wake`]: wakes the worker of an endpoint.
+//! [`Wake`]: notifies the worker of an endpoint of an event, also while the worker is parked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use latchwork_runtime::Notifier;
 
-/// Wakes the worker of an endpoint.
+/// The event flag and the notifier of an endpoint's worker.
 pub(crate) struct Wake {
-    // Set before the worker is notified; cleared by the worker's next poll with batches in flight.
+    // Set before the worker is notified. The worker's next poll with batches in flight clears the
+    // flag.
     pub(crate) fired: AtomicBool,
     pub(crate) notifier: Option<Notifier>,
 }
@@ -14,9 +15,9 @@ pub(crate) struct Wake {
 impl Wake {
     /// Records an event that the worker must handle, and notifies the worker.
     pub(crate) fn fire(&self) {
-        // The store comes before the notification, which is a full memory fence. A worker that is
-        // about to park sees either the notification or this flag. (`Notifier` has the argument;
-        // `may_park` reads the flag.)
+        // The store comes before the notification, which is a full memory fence. So a worker that
+        // is about to park sees the notification, or sees this flag in `may_park`. ([`Notifier`]
+        // has the argument.)
         self.fired.store(true, Ordering::Release);
         if let Some(notifier) = &self.notifier {
             notifier.notify();

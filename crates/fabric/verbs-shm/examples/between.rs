@@ -38,7 +38,8 @@ const MEMORY: MemoryNodeId = MemoryNodeId(0);
 /// Set in a child process, to the directory.
 const CHILD: &str = "LATCHWORK_BETWEEN";
 
-/// The content of a message. A message with any other content is answered.
+/// The values with a meaning of their own: the end of the run, and the switch of the answering side
+/// to polling. A larger value is a round trip, and the other side answers it.
 const END: u64 = 0;
 const POLL: u64 = 1;
 const FIRST: u64 = 2;
@@ -47,7 +48,7 @@ fn node(id: u8) -> ComputeNodeId {
     ComputeNodeId::new(id).expect("a small id")
 }
 
-/// One side of a pair, which polls or parks.
+/// One side of a pair of nodes. While it waits for a message, a side polls or parks.
 struct Side {
     own: u8,
     peer: u8,
@@ -247,8 +248,8 @@ fn start_child(fabric: &ShmFabric, directory: &str) -> Done<Child> {
     Ok(child)
 }
 
-/// The minimum, the lower quartile and the median. On a busy machine the first two are more
-/// reliable.
+/// The minimum, the lower quartile and the median. On a busy machine the minimum and the lower
+/// quartile are more reliable than the median.
 fn ranks(values: &mut [f64]) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [0, values.len() / 4, values.len() / 2].map(|rank| values[rank])
@@ -274,7 +275,8 @@ fn main() -> Done {
         let here = here.clone();
         move || Worker::new(&here, 2, 1).map(Worker::answer)
     });
-    // A thread has one parking spot only, so in turn two threads play this side.
+    // A thread has one parking spot only. So each of the two fabrics gets a new thread for this
+    // side.
     let names = ["message", "forward", "parked", "verb"];
     let mut times = [0; 4].map(|_| [Vec::new(), Vec::new()]);
     for _ in 0..rounds {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShmConfig {
     /// The largest number of messages in the inbox of one compute node, rounded up to a power of
-    /// two, with 128 bytes each. Further messages wait at their senders. In addition, the ring of
-    /// each compute node of another process may hold as many messages.
+    /// two. A message takes 128 bytes. Further messages wait at their senders. A sender in
+    /// another process does not write to the inbox. It has a ring of its own to this node, with the
+    /// same capacity.
     pub inbox_capacity: usize,
 }
 
@@ -17,18 +18,18 @@ impl Default for ShmConfig {
     }
 }
 
-/// The directory in which the processes of a fabric meet. All processes of one fabric use the same
+/// The directory with the shared files of a fabric. All processes of one fabric use the same
 /// directory, and each fabric has its own directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The directory, best on a file system in memory (`/dev/shm/NAME`). A missing directory is
-    /// made, for this user alone.
+    /// The directory, best on a file system in memory (`/dev/shm/NAME`). The fabric makes a missing
+    /// directory, with access for this user alone.
     pub path: PathBuf,
-    /// The kind of pages of memory nodes and regions.
+    /// The size of the pages for memory nodes and regions.
     pub huge_pages: HugePages,
 }
 
-/// Whether large memory is made of huge pages.
+/// Whether memory nodes and regions are made of huge pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum HugePages {
     /// Pages of the usual size.
@@ -67,15 +68,16 @@ impl From<&str> for Place {
     }
 }
 
-/// The files that [`ShmFabric::clean`](crate::ShmFabric::clean) has removed.
+/// The files that [`ShmFabric::clean`](crate::ShmFabric::clean) has removed or left.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cleaned {
     /// The number of removed files, all of processes that had ended.
     pub files: u64,
     /// The bytes of these files.
     pub bytes: u64,
-    /// Files of other users, which stay: only their user can find out which processes live. (Root
-    /// also removes the files of other users whose processes have ended.)
+    /// The number of files of other users, which stay: a file shows by a lock whether its process
+    /// lives, and another user may not open the file. (Root also removes the files of other users
+    /// whose processes have ended.)
     pub foreign: u64,
     /// The id of one of these users.
     pub foreign_user: Option<u32>,

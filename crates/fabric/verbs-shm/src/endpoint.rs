@@ -15,10 +15,10 @@ use crate::shared::Shared;
 
 /// One worker's endpoint on the shared-memory fabric; see [`latchwork_verbs::Endpoint`].
 ///
-/// The thread that rings executes the batches, and the batches complete at its next poll. After a
-/// cut-off, a post executes the earlier batches. Only a message to a full inbox holds its batch
-/// back. Every ring and every poll tries such a batch again, from the request where the batch
-/// stopped.
+/// The thread that rings executes the batches, and the next poll reports their completions. After a
+/// node was cut off, a post executes the earlier batches. Only a message to a full inbox holds its
+/// batch back. Every ring and every poll executes such a batch again, from the request at which the
+/// batch stopped.
 pub struct ShmEndpoint {
     routes: Routes,
     posted: Vec<Posted>,
@@ -28,8 +28,8 @@ pub struct ShmEndpoint {
     completed: VecDeque<Completion>,
 }
 
-/// The largest number of bytes that one hint prefetches for a WRITE. More would displace too much
-/// other data from a small first-level cache.
+/// The largest number of bytes that one hint prefetches for a WRITE. A longer hint would displace
+/// too much other data from a small first-level cache.
 const EXPECTED_MAX: u32 = 4 << 10;
 
 struct Posted {
@@ -55,15 +55,15 @@ impl ShmEndpoint {
         }
     }
 
-    /// Whether a post now executes earlier batches: a node was cut off or replaced, and earlier
-    /// batches may be for that node.
+    /// Whether a post now executes earlier batches. True after a node was cut off or replaced,
+    /// because earlier batches may be for this node.
     #[inline]
     pub fn submits_at_post(&self) -> bool {
         self.routes.is_outdated()
     }
 
-    /// Whether a poll now executes anything: a message that found no room, and the requests behind
-    /// that message in its batch.
+    /// Whether a poll now executes requests: a message that found no room, and the requests behind
+    /// the message in its batch.
     #[inline]
     pub fn submits_at_poll(&self) -> bool {
         !self.stalled.is_empty()
@@ -75,8 +75,8 @@ impl ShmEndpoint {
     }
 
     fn retry_stalled(&mut self, barriers: &mut Barriers) {
-        // One attempt for each batch. A batch that finds its inbox still full goes to the back, so
-        // the batches keep their order.
+        // Each batch gets one attempt. A batch that still finds its inbox full goes to the back of
+        // the queue. So the remaining batches keep their order.
         for _ in 0..self.stalled.len() {
             let Some(mut batch) = self.stalled.pop_front() else { return };
             let Stalled { posted: Posted { target, token, .. }, requests, progress } = &mut batch;
@@ -130,9 +130,9 @@ impl ShmEndpoint {
         barriers.finish();
     }
 
-    /// After a cut-off: executes all posted batches, which ends the batches to nodes that were cut
-    /// off, before this endpoint looks up other nodes under their ids. (A batch to another node
-    /// with a full inbox stays pushed back.)
+    /// After a node was cut off: executes all posted batches, so that the batches for this node
+    /// end. Only afterwards does the endpoint look up a new node under the same id. (A batch for
+    /// another node with a full inbox keeps waiting.)
     #[cold]
     fn renew_routes(&mut self) {
         self.routes.leave_dead();
@@ -169,7 +169,7 @@ impl latchwork_verbs::Endpoint for ShmEndpoint {
     }
 
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
-        // The address may come from a peer and be wrong: an address outside of the memory is
+        // The address may come from a peer and be wrong, so an address outside of the memory is
         // ignored.
         if self.routes.learn_target(target).is_ok()
             && let Ok(to) = self.routes.destination(target)
@@ -209,8 +209,8 @@ impl latchwork_verbs::Endpoint for ShmEndpoint {
     }
 
     fn may_park(&self) -> bool {
-        // No event here wakes the worker. Posted batches wait for its ring, executed batches wait
-        // for its poll, and batches for a full inbox wait for its next attempt.
+        // No event wakes the worker for its batches. Posted batches wait for the worker's ring,
+        // executed batches for its poll, and batches for a full inbox for its next attempt.
         self.in_flight() == 0
     }
 }

@@ -1,4 +1,4 @@
-//! [`ShmError`]: errors between processes.
+//! [`ShmError`]: errors of calls that concern the nodes and processes of a fabric.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShmError {
-    /// An error that every fabric may have.
+    /// An error that other fabrics have, too.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The memory cannot be allocated or mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The operating system refused something about a file.
+    /// The operating system refused a call on a file or directory.
     #[error("{}: {action}: {error}", path.display())]
     File {
         /// The action that failed.
@@ -41,21 +41,22 @@ pub enum ShmError {
         /// The user of this process.
         user: u32,
     },
-    /// The directory, or the memory behind it, has less room than was requested. Nothing stays
-    /// allocated.
+    /// The directory, or the memory behind the directory, has less room than was requested. The
+    /// failed call leaves nothing allocated.
     #[error("{}: room for {free} bytes, and {bytes} are needed: enlarge it, or ask for less", path.display())]
     NoRoom {
         /// The directory.
         path: PathBuf,
         /// The bytes that were requested.
         bytes: u64,
-        /// The bytes that were free before the request, as far as known.
+        /// The bytes that were free before the request; if unknown, the bytes that could be
+        /// allocated.
         free: u64,
     },
-    /// This system has no fabrics of several processes: they need Linux.
+    /// This system has no fabrics of several processes, because they need Linux.
     #[error("shared memory of several processes needs Linux: use sockets here")]
     NotHere,
-    /// The fabric is not in a directory.
+    /// The call needs a fabric in a directory, and this fabric is of one process.
     #[error(
         "this fabric is of one process: make it with Fabric::in_directory to have peers in others"
     )]
@@ -92,7 +93,7 @@ pub enum ShmError {
         /// The file.
         path: PathBuf,
     },
-    /// A node of this name is already known, or this very start of the node was known before.
+    /// A node of this name is already known, or this contact was added before.
     #[error("{node} is known: one that comes back after it was cut off needs a new contact")]
     Known {
         /// The name of the node.
@@ -110,7 +111,7 @@ pub enum ShmError {
         /// The file.
         path: PathBuf,
     },
-    /// It is not certain which process the file belongs to.
+    /// It is not certain to which process the file belongs, so no process was killed.
     #[error("{}: {why}: nobody was stopped, end the process by hand", path.display())]
     Unproven {
         /// The file of the process that was to be stopped.
@@ -123,13 +124,13 @@ pub enum ShmError {
     NotEnded {
         /// The process id.
         pid: i32,
-        /// How long the call waited.
+        /// The time for which the call waited.
         patience: Duration,
     },
 }
 
 impl ShmError {
-    /// Converts the error to the closest error that all fabrics have.
+    /// Converts the error to the closest [`SetupError`].
     pub(crate) fn setup(self) -> SetupError {
         match self {
             ShmError::Setup(error) => error,

@@ -1,4 +1,4 @@
-//! The execution of verbs, and the memory fences that make their order.
+//! Executes verbs, and orders their effects by memory fences.
 
 use latchwork_runtime::sync::{Ordering, fence};
 use latchwork_strict::{strict_assert, strict_assert_eq};
@@ -10,41 +10,42 @@ use crate::routes::Routes;
 mod interleavings;
 
 /// Whether every read-modify-write instruction is a full memory fence, also a compare-and-swap that
-/// fails. For the model checker, which models the language, no such instruction is a full memory
-/// fence.
+/// fails. False for the model checker: it models the language, in which a read-modify-write is no
+/// full memory fence.
 const ATOMICS_ARE_BARRIERS: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "x86"), not(loom)));
 
 /// Keeps the effects of one worker's requests in order for all other threads.
 ///
-/// READ and WRITE are relaxed loads and stores of words. So the order between requests comes from
-/// the operations between them:
+/// READ and WRITE are relaxed loads and stores of words. So memory fences and the orders of atomics
+/// make the order between requests:
 ///
 /// - WRITE, then WRITE or a message: a release memory fence, or the queue's own release store. A
-///   thread that sees the second with acquire order sees the first.
+///   thread that sees the second request's effect with acquire order sees the WRITE.
 /// - WRITE, then an atomic: the atomic is a release operation. Where an atomic is no full memory
-///   fence, a full memory fence comes first. So even a compare-and-swap that fails comes after the
-///   WRITE.
+///   fence, a full memory fence comes first. So the WRITE comes first even if the atomic is a
+///   compare-and-swap that fails.
 /// - An atomic, then READ: the atomic is an acquire operation, so the loads of the READ come after
-///   the atomic. Two nodes may do this crosswise, and neither may miss the other's atomic. That
-///   needs a full memory fence: on x86 the locked instruction is one, and elsewhere a full memory
-///   fence follows.
-/// - WRITE, then READ: a full memory fence, since stores wait in the store buffer while loads go
-///   ahead.
+///   the atomic. Two nodes may do this crosswise, each with a READ of the other's word, and at
+///   least one must see the other's atomic. This needs a full memory fence. On x86 the locked
+///   instruction is one; elsewhere a full memory fence follows.
+/// - WRITE, then READ: a full memory fence, because stores may wait in the store buffer while later
+///   loads go ahead.
 /// - The poster's own loads, then READ: an acquire memory fence.
-/// - The poster's own stores into its node's memory, then READ: a release memory fence. Optimistic
-///   readers read that memory. A reader that sees a byte of the next line also sees that the frame
-///   was taken from the last line.
+/// - The poster's own stores into its node's memory, then READ: a release memory fence. The READ
+///   fills a frame in this memory, and optimistic readers may still read the frame's last line. A
+///   reader that sees a byte of the new line also sees that the frame's state has changed.
 ///
-/// The end of a ring, and of a poll that retries batches, is treated like a READ. After the
-/// completion, the WRITE or atomic must be visible to verbs that *other* threads execute later.
-/// Other nodes may learn of the completion with acquire order and then execute verbs. Those nodes
-/// need no memory fence but the acquire memory fence of every READ.
+/// At the end of a ring, and of a poll that retries batches, the same memory fence comes as before
+/// a READ. The reason: after its completion, a WRITE or atomic must be visible to verbs that
+/// *other* threads execute later. Another node may learn of the completion with acquire order and
+/// then execute verbs. Such a node needs only the acquire memory fence of its own READ.
 ///
-/// Public for fabrics whose agents execute verbs in the same way, on behalf of other nodes.
+/// Public, because the agents of the socket fabric execute verbs in the same way for their clients.
 #[derive(Default)]
 pub struct Barriers {
-    // A WRITE, or an atomic that is no full memory fence, may still be invisible to other threads.
+    // True while an executed WRITE or atomic may still be invisible to other threads, because no
+    // full memory fence has followed it.
     pending: bool,
 }
 
@@ -96,7 +97,7 @@ impl Barriers {
     }
 }
 
-/// How much of a batch has been executed, with the results.
+/// The number of executed requests of a batch, and their results.
 #[derive(Default)]
 pub(crate) struct Progress {
     next: usize,

@@ -1,4 +1,5 @@
-//! [`ShmFabric`]: the nodes of one process, and the peers that the process knows.
+//! [`ShmFabric`]: the nodes of one process, and the nodes of other processes that this process has
+//! added.
 
 use std::sync::Arc;
 
@@ -18,12 +19,11 @@ mod alone;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod peers;
 
-/// The memory nodes and compute nodes of one process, and in a directory also those of its peers.
-/// Clones are the same fabric.
+/// The memory nodes and compute nodes of one process. In a directory, the fabric also has the nodes
+/// of peers: of other processes that use the directory. Clones are the same fabric.
 ///
-/// Every process is responsible for its own nodes. When the last clone and the last endpoint of a
-/// fabric in a directory are dropped, the process's files are removed. After that no peer can map
-/// them.
+/// When the last clone and the last endpoint of a fabric in a directory are dropped, the fabric
+/// removes the process's files. After this no peer can map them.
 #[derive(Clone)]
 pub struct ShmFabric {
     pub(crate) shared: Arc<Shared>,
@@ -44,13 +44,13 @@ impl ShmFabric {
     // ---- memory nodes ------------------------------------------------------------------------------
 
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
-    /// id. In one process, large memory costs nothing until its first touch. In a directory all of
-    /// the memory is allocated at once.
+    /// id. In a fabric of one process, a page of a large memory is allocated at its first touch. In
+    /// a directory all of the memory is allocated at once.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`]; in a
-    /// directory also [`SetupError::System`]. A node that another thread adds at the same time may
-    /// also lead to [`SetupError::System`].
+    /// directory also [`SetupError::System`]. [`SetupError::System`] may also come when another
+    /// thread adds a memory node at the same time.
     pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
         let id = {
             let memory = self.shared.memory.read();
@@ -64,8 +64,7 @@ impl ShmFabric {
     /// Adds a memory node under this id, like [`ShmFabric::add_memory_node`].
     ///
     /// # Errors
-    /// [`ShmError::Known`], [`ShmError::NoRoom`] and any other reason why the memory is not
-    /// available.
+    /// [`ShmError::Known`], [`ShmError::NoRoom`] and the errors of allocating the memory.
     pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), ShmError> {
         let mut memory = self.shared.memory.write();
         if memory.contains_key(&id.0) {
@@ -79,8 +78,8 @@ impl ShmFabric {
         Ok(())
     }
 
-    /// Makes the operating system allocate all memory of all memory nodes that this process uses
-    /// now (see [`Region::prefault`]).
+    /// Makes the operating system allocate, now, all memory of all memory nodes that this fabric
+    /// knows (see [`Region::prefault`]).
     pub fn prefault(&self) {
         let memory = self.shared.memory.read().clone();
         for memory in memory.values() {
@@ -138,8 +137,8 @@ impl ShmFabric {
         let (here, there) = ((directory.incarnation(), own), (elsewhere.incarnation, peer));
         let incoming = directory.ring(Ends { receiver: here, sender: there }, capacity)?;
         let outgoing = directory.ring(Ends { receiver: there, sender: here }, capacity)?;
-        // A peer sends only after both sides have added each other. So a bit that is set now is
-        // from an earlier life of the peer.
+        // A peer sends only after both sides have added each other. So a bit of the peer that is
+        // set at this point is from the peer's earlier life.
         across.page.forget(peer);
         across.lanes.add(peer, incoming);
         mailbox.wake_all();
@@ -154,8 +153,8 @@ impl ShmFabric {
     }
 
     /// Makes memory that peers may address after [`ShmFabric::register`] for a node of this
-    /// process. In a directory the memory is a file that peers can map. Otherwise any [`Region`]
-    /// serves as well.
+    /// process. In a directory the memory is a file that peers can map. In a fabric of one process
+    /// any [`Region`] serves as well.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::NoRoom`]; in a directory also
@@ -169,10 +168,10 @@ impl ShmFabric {
 
     /// Registers memory of a compute node, as a local buffer of the node's own verbs and as a
     /// target of its peers' verbs. Keys count from 0 per node. The fabric keeps the region until
-    /// the fabric ends.
+    /// the fabric is dropped.
     ///
-    /// Peers in other processes can address only regions from [`ShmFabric::new_region`]. Keys of
-    /// other regions lead these peers to no memory.
+    /// Peers in other processes can address only regions from [`ShmFabric::new_region`]. For these
+    /// peers a region of another origin is an unknown target.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`]. A node in a directory can
@@ -209,13 +208,14 @@ impl ShmFabric {
         Ok(ShmInbox::new(self.own(node)?.1))
     }
 
-    /// Cuts a compute node off. From now on verbs to the node, also verbs that were pushed back,
-    /// complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). The
-    /// node's own verbs on the memory of other nodes are not affected.
+    /// Cuts a compute node off. From now on verbs to the node, also those that wait for room in an
+    /// inbox, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected).
+    /// The node's own verbs on the memory of other nodes are not affected.
     ///
-    /// A node of another process also loses its connection: its messages are no longer received,
-    /// and its memory is unmapped once all endpoints have noticed. The node's process can still
-    /// write memory that it has mapped. To prevent that, [stop](ShmFabric::stop) the process first.
+    /// A node of another process also loses its connection. This process receives no more messages
+    /// of the node, and unmaps the node's memory once all endpoints have noticed the cut-off. The
+    /// node's process can still write the memory that it has mapped. To prevent such writes,
+    /// [stop](ShmFabric::stop) the process first.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -232,7 +232,8 @@ impl ShmFabric {
                 directory.remove_ring(Ends { receiver: ends[0], sender: ends[1] });
                 directory.remove_ring(Ends { receiver: ends[1], sender: ends[0] });
             }
-            // The endpoints have the node's memory mapped until the workers ring or post.
+            // The workers are woken because their endpoints keep the node's memory mapped until the
+            // next ring or post.
             mailbox.wake_all();
         }
         Ok(())

@@ -17,12 +17,13 @@ use crate::queue::Queue;
 mod interleavings;
 
 /// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
-/// passes on from senders of this process, and again from senders of other processes. A flood of
-/// messages does not keep a worker from its other work.
+/// takes from senders of this process. The same number applies to senders of other processes. So a
+/// flood of messages does not keep a worker from its other work.
 const RECEIVE_MAX: usize = 32;
 const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 
-/// The queue of one node, with the active and the parked workers.
+/// The message queue of one node, the number of its active workers, and the list of its parked
+/// workers.
 ///
 /// # No wake is lost
 ///
@@ -36,18 +37,19 @@ const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 ///
 /// Why no wake is lost:
 ///
-/// 1. The two memory fences have an order.
+/// 1. One of the two memory fences comes first in the order of all such fences.
 /// 2. If the sender's memory fence is first, D sees A, and the worker does not park.
 /// 3. If the worker's memory fence is first, B sees C, or a later change of `active`.
 /// 4. If B then reads 0, the sender locks the list and reads `active` again. A worker enters the
-///    list before C. A worker that leaves the list is counted active under the lock, or checks the
-///    inbox at the end of its subscription. So if the second read gives 0, too, the sender finds
-///    the worker or another parked worker in the list. Otherwise step 5 applies.
+///    list before C. A worker that leaves the list is counted active under the same lock, or checks
+///    the inbox at the end of its subscription. So if the second read gives 0, too, the sender
+///    finds the worker or another parked worker in the list, and wakes it. Otherwise step 5
+///    applies.
 /// 5. If B or the second read gives more than 0, the sender leaves the message to an active worker.
-///    That worker polls, goes through C and D itself after the read, or checks the inbox at the end
-///    of its subscription.
+///    After the read, that worker polls, or executes C and D, or checks the inbox at the end of its
+///    subscription.
 ///
-/// (D does not see a message behind a message that another sender has not finished. The unfinished
+/// (D does not see a message that stands behind another sender's unfinished message. The other
 /// sender's own A and B are still to come.)
 ///
 /// The sender that takes a worker from the list also counts the worker active, under the lock of
@@ -63,11 +65,11 @@ pub(crate) struct Mailbox {
     across: Option<Across>,
 }
 
-/// The state between an inbox and senders in other processes.
+/// The part of an inbox that senders in other processes use.
 pub(crate) struct Across {
     pub(crate) page: Arc<Page>,
     pub(crate) lanes: Lanes,
-    /// Which parking spots of the page are taken.
+    /// Whether each parking spot of the page is taken, by index.
     beds: Mutex<Vec<bool>>,
 }
 
@@ -97,8 +99,8 @@ struct Parked {
 }
 
 impl Mailbox {
-    /// A mailbox for senders of this process, and with `across` for senders of other processes as
-    /// well.
+    /// Makes a mailbox for `capacity` messages of senders of this process, rounded up to a power of
+    /// two. With `across`, senders of other processes can send as well.
     pub(crate) fn new(capacity: usize, across: Option<Across>) -> Self {
         Mailbox {
             queue: Queue::new(capacity),
@@ -132,7 +134,7 @@ impl Mailbox {
         }
     }
 
-    /// D: whether a message may wait. To be called after a full memory fence.
+    /// Step D: whether a message may wait. To be called after a full memory fence.
     fn has_ready(&self) -> bool {
         self.queue.has_ready() || self.across.as_ref().is_some_and(|a| a.lanes.has_ready())
     }
@@ -161,8 +163,8 @@ impl Mailbox {
         }
         let woken = {
             let mut parked = self.parked.lock();
-            // The second check, under the lock: another sender may just have counted a worker
-            // active, or a worker may have become active.
+            // The second read, under the lock: since the first read, another sender may have
+            // counted a worker active, or a worker may have become active.
             if self.active.0.load(Ordering::Relaxed) != 0 {
                 return;
             }
@@ -179,7 +181,7 @@ impl Mailbox {
 }
 
 /// The inbox of one compute node. Clones are the same inbox. When senders are in other processes,
-/// each worker should have its own clone.
+/// each worker should have its own clone, because a clone has its own copy of the list of rings.
 pub struct ShmInbox {
     mailbox: Arc<Mailbox>,
     view: View,
@@ -196,15 +198,16 @@ impl ShmInbox {
         ShmInbox { mailbox, view: View::default() }
     }
 
-    /// Makes an inbox outside of any fabric of this crate, for messages that enter the process in
-    /// another way. The inbox holds `capacity` messages, rounded up to a power of two.
+    /// Makes an inbox without a shared-memory fabric, for messages that enter the process in
+    /// another way: over sockets. The inbox holds `capacity` messages, rounded up to a power of
+    /// two.
     pub fn with_capacity(capacity: usize) -> Self {
         ShmInbox::new(Arc::new(Mailbox::new(capacity, None)))
     }
 
-    /// Puts a message in, and wakes a worker if no worker polls; false when there is no room. A
-    /// delivery executes a full memory fence after the message is in the queue. The receiver of the
-    /// message sees everything that this thread did before.
+    /// Puts a message into the inbox, and wakes a worker if no worker polls; false when there is no
+    /// room. A delivery executes a full memory fence after the message is in the queue. The
+    /// receiver of the message sees everything that this thread did before.
     pub fn deliver(&self, message: &Message) -> bool {
         self.mailbox.send(message)
     }
@@ -214,9 +217,9 @@ impl ShmInbox {
     ///
     /// In a fabric in a directory, the worker's own thread must make this call. From then on the
     /// thread sleeps on a parking spot where senders in other processes can wake it. A thread has
-    /// one parking spot only. So of several subscriptions to such inboxes at one time, only the
-    /// first lets its worker park. Subscriptions beyond 256 workers of a node do not let their
-    /// workers park either.
+    /// one parking spot only. So if a thread has several such subscriptions at one time, only the
+    /// first lets the thread park. A node has 256 parking spots, so a subscription beyond this
+    /// number does not let its worker park either.
     pub fn subscribe(&self, notifier: Notifier) -> ShmSubscription {
         let mailbox = Arc::clone(&self.mailbox);
         let id = mailbox.subscribers.fetch_add(1, Ordering::Relaxed);
@@ -264,19 +267,20 @@ impl latchwork_verbs::Inbox for ShmInbox {
 
 /// A worker's promise to poll an inbox; see [`latchwork_verbs::Subscription`].
 ///
-/// When the last active subscription is dropped while messages wait, a parked worker is woken.
+/// When the last active subscription is dropped while messages wait, the drop wakes a parked
+/// worker, if there is one.
 pub struct ShmSubscription {
     mailbox: Arc<Mailbox>,
     id: u64,
     notifier: Notifier,
     parked: Cell<bool>,
-    /// Where senders in other processes wake the worker.
+    /// The parking spot through which senders in other processes wake the worker.
     bed: Option<Arc<SharedParkingSpot>>,
 }
 
 impl ShmSubscription {
-    /// Leaves the list of parked workers. False when a sender has removed the entry, and has
-    /// counted this worker active.
+    /// Removes this worker from the list of parked workers. False when a sender has removed the
+    /// entry already, and so has counted this worker active.
     fn leave(&self, parked: &mut Vec<Parked>) -> bool {
         let place = parked.iter().position(|p| p.subscriber == self.id);
         strict_assert!(
@@ -317,8 +321,8 @@ impl latchwork_verbs::Subscription for ShmSubscription {
         {
             let mut parked = self.mailbox.parked.lock();
             if self.leave(&mut parked) {
-                // Under the lock, so that a sender there counts either this worker or the worker
-                // that it wakes.
+                // The worker is counted under the lock of the list. So a sender that has the lock
+                // finds this worker active or in the list.
                 self.mailbox.add_active();
             }
         }
@@ -342,10 +346,10 @@ impl Drop for ShmSubscription {
         } else if !counted {
             return;
         }
-        // With `counted`, this worker was active, or a sender of this process counted the worker
-        // active and the wake gets no answer now. With or without `counted`, a sender of another
-        // process may have rung the parking spot, and such a sender counts no worker active. In
-        // each case another worker may have to check the inbox.
+        // Another worker may have to take over a message, for two reasons. With `counted`, a sender
+        // of this process may have left the message to this worker, because the worker was active
+        // or counted active. With or without `counted`, a sender of another process may have rung
+        // this worker's parking spot.
         if counted {
             self.mailbox.remove_active();
         }

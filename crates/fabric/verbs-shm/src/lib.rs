@@ -1,9 +1,9 @@
 //! The shared-memory fabric: the caller executes one-sided verbs on memory that all nodes map.
 //!
-//! This crate owns two fabrics. In an embedded cluster the compute nodes are threads of one
-//! process. In a directory the nodes belong to several processes of one host that share files
-//! ([`ShmFabric::in_directory`]). Both fabrics are really one-sided: a memory node is only memory,
-//! and the worker that rings executes its own verbs, as its NIC would.
+//! This crate owns a fabric of two kinds. In a fabric of one process, workers are threads of this
+//! process. In a fabric in a directory ([`ShmFabric::in_directory`]), the nodes belong to several
+//! processes of one host that share files. Both kinds are one-sided: a memory node is only memory.
+//! The worker that rings executes its own verbs, as its NIC would.
 //!
 //! ```text
 //!   worker of node 1                                     worker of node 2
@@ -21,22 +21,23 @@
 //!
 //! # Invariants
 //!
-//! - Regions and nodes are only ever added, except for nodes that are cut off. Each endpoint
-//!   notices a cut-off at its next post or ring at the latest. So an endpoint may keep nodes and
-//!   regions without locks.
+//! - A fabric only adds regions and nodes, except that a node can be cut off. Each endpoint notices
+//!   a cut-off at its next post or ring at the latest. So an endpoint may keep nodes and regions
+//!   without locks.
 //! - READ and WRITE move relaxed 8-byte words. CAS and FAA are CPU atomics on the same words. So on
 //!   this fabric **CPU atomics and fabric atomics may be mixed** on one word.
-//! - The order inside a batch is program order. The memory fences that `execute` argues for make
-//!   that order visible to other threads.
+//! - The order inside a batch is program order. The memory fences of the module `execute` make
+//!   other threads see this order.
 //! - A sender that finds no polling worker wakes a parked worker, and no wake is lost.
-//! - No verb allocates memory once the queues have grown and its target is known, except a verb
-//!   that meets a full inbox.
-//! - No process ever holds a lock, a claim or a count that another process would have to reset.
+//! - Once its endpoint's queues have grown, and its target and local regions are known, a verb
+//!   allocates no memory. A message that finds a full inbox is the exception.
+//! - No process holds a lock, a claim or a count in the shared memory that another process would
+//!   have to reset.
 //!
 //! The fabric survives full inboxes (a batch waits at its sender), nodes that are cut off
 //! ([`ShmFabric::disconnect`]), and processes that are killed at any instruction. The next start of
-//! any process of the same user in the same directory removes the files of a killed process. Of the
-//! messages, only those from and to nodes that are dead or cut off are lost.
+//! any process of the same user in the same directory removes the files of a killed process. A
+//! delivered message is lost only if its sender or its receiver dies or is cut off.
 //!
 //! # Example
 //!
@@ -68,7 +69,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two processes, here played by one process:
+//! Two fabrics in one directory, as two processes have them. Here one process has both:
 //!
 //! ```
 //! # #[cfg(target_os = "linux")] {

@@ -1,4 +1,5 @@
-//! [`ShmNodeName`]: a node of either kind; [`ProcessEnd`]: the result of stopping a process.
+//! [`ShmNodeName`]: the name of a memory node or compute node; [`ProcessEnd`]: the result of
+//! stopping a process.
 
 use std::fmt;
 

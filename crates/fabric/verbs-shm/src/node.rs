@@ -1,4 +1,4 @@
-//! [`Node`]: a compute node as its peers see it; [`Memory`]: a memory node.
+//! [`Node`]: a compute node as endpoints of this process see it; [`Memory`]: the memory of a node.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,10 +11,10 @@ use crate::across::page::Page;
 use crate::across::peer_ring::Lane;
 use crate::inbox::Mailbox;
 
-/// A memory node, or a region of a compute node.
+/// The memory of a memory node, or of a region of a compute node.
 #[derive(Clone)]
 pub(crate) enum Memory {
-    /// Memory of this process, or mapped memory of another one.
+    /// Memory of this process, or mapped memory of another process.
     There(Arc<Region>),
     /// The node of the memory was cut off.
     Gone {
@@ -26,7 +26,7 @@ pub(crate) enum Memory {
 /// A compute node.
 pub(crate) struct Node {
     pub(crate) post: Post,
-    // The regions that are known so far.
+    // The regions by key; for a node of another process, only the regions that were looked up.
     regions: RwLock<BTreeMap<u16, Memory>>,
     disconnected: AtomicBool,
 }
@@ -57,7 +57,7 @@ impl Elsewhere {
         Elsewhere { page, incarnation, lanes: RwLock::default(), map }
     }
 
-    /// The ring that starts at a node of this process.
+    /// The ring that starts at node `from` of this process.
     pub(crate) fn lane(&self, from: ComputeNodeId) -> Option<Arc<Lane>> {
         self.lanes.read().get(&from).cloned()
     }
@@ -115,8 +115,8 @@ impl Node {
         self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// Cuts the node off; false if it was cut off before. The memory of a node of another process
-    /// is unmapped once all endpoints have noticed.
+    /// Cuts the node off; false if the node was cut off before. The memory of a node of another
+    /// process is unmapped once all endpoints have noticed the cut-off.
     pub(crate) fn disconnect(&self) -> bool {
         let first = !self.disconnected.swap(true, Ordering::Relaxed);
         if let Post::Elsewhere(_) = &self.post {
@@ -135,7 +135,8 @@ impl Memory {
         }
     }
 
-    /// Cuts the memory off. Endpoints that have looked the memory up use it until they notice.
+    /// Cuts the memory off. An endpoint that has looked the memory up uses the memory until the
+    /// endpoint notices the cut-off.
     pub(crate) fn leave(&mut self) {
         if let Memory::There(region) = self {
             *self = Memory::Gone { bytes: region.len() as u64 };

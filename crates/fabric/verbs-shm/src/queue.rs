@@ -14,31 +14,33 @@ use latchwork_verbs::{ComputeNodeId, Message, Words};
 /// ```
 ///
 /// A sender owns position p from its successful compare-and-swap of `tail` to its store of `turn`.
-/// A receiver owns a position in the same way, with `head`. The owner of a position is the only
-/// user of the slot's words except `turn`, which all read. Positions are 64 bits wide and never
-/// wrap in practice.
+/// A receiver owns a position in the same way, with `head`. While a thread owns a position, no
+/// other thread uses the slot's words, except that all threads read `turn`. Positions are 64 bits
+/// wide and do not wrap in practice.
 ///
-/// Neither side ever waits for the other. A slot whose sender is between its two steps reads as
-/// "empty". A slot whose receiver is between its two steps reads as "full".
+/// Senders and receivers do not wait for each other. While a sender has claimed a slot and not yet
+/// stored `turn`, the slot reads as "empty". While a receiver has claimed a slot and not yet stored
+/// `turn`, the slot reads as "full".
 pub(crate) struct Queue {
     slots: Box<[Slot]>,
     head: Padded,
     tail: Padded,
 }
 
-/// Words of a message that stand in the slot's first CPU cache line, with the turn and the head. A
-/// message with zeros behind these words takes one cache line: the rest of the slot does not cross
-/// to the receiver.
+/// The number of message words in the slot's first CPU cache line, behind the turn and the head
+/// word. If all later words of a message are zero, sender and receiver touch only this cache line.
 const FIRST: usize = 6;
 
-/// A bit in the head of a slot: the message has more words than fit the first cache line.
+/// A bit in the head word of a slot: the message has words behind the first cache line that are not
+/// zero.
 pub(crate) const LONG: u64 = 1 << 8;
 
-/// The substitute for a missing sender. Never used, because every slot that was filled here has
-/// one.
+/// The substitute for a missing sender. Not used in this queue, because [`write_message`] stores a
+/// sender in every slot.
 const NOBODY: ComputeNodeId = ComputeNodeId::new(1).expect("an id");
 
-/// Two CPU cache lines, so that neighbours share neither a line nor a pair of prefetched lines.
+/// A slot of two CPU cache lines. So neighbouring slots share neither a cache line nor a pair of
+/// cache lines that the processor prefetches together.
 #[repr(C, align(128))]
 struct Slot {
     turn: AtomicU64,
@@ -53,10 +55,10 @@ struct Padded(AtomicU64);
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
 
-/// Words of a slot: the turn, the head, the message.
+/// The number of words of a slot: the turn, the head word, and the message.
 pub(crate) const SLOT_WORDS: usize = 2 + Message::WORDS;
 
-/// Writes a message into a slot that the sender owns.
+/// Writes a message into a slot. The sender must own the slot.
 #[inline]
 pub(crate) fn write_message(
     head: &AtomicU64,
@@ -72,7 +74,7 @@ pub(crate) fn write_message(
     }
 }
 
-/// Reads the message in a slot. A slot that was filled here has a sender. Without a valid sender
+/// Reads the message in a slot. If the slot has no valid sender, because a faulty process wrote it,
 /// the message counts as sent by `otherwise`.
 #[inline]
 pub(crate) fn read_message(
@@ -132,9 +134,9 @@ impl Queue {
                 Ok(_) => {
                     write_message(&slot.head, &slot.words, message);
                     slot.turn.store(position + 1, Ordering::Release);
-                    // The next message goes to that slot, and a receiver usually wrote the slot
-                    // last. A prefetch for reading, not for writing, because receivers read the
-                    // word all the time.
+                    // The next message goes to the next slot, and a receiver usually wrote that
+                    // slot last. So its turn is prefetched: for reading and not for writing,
+                    // because receivers read the turn all the time.
                     Words::new(slice::from_ref(&self.slot(position + 1).turn)).prefetch(0..8);
                     return true;
                 }
@@ -174,9 +176,9 @@ impl Queue {
         }
     }
 
-    /// Whether the oldest position may hold a message. After a full memory fence, false is certain
-    /// for messages that were complete before the fence. True may be wrong. The call itself gives
-    /// no memory order.
+    /// Whether the oldest position may hold a message. To be called after a full memory fence:
+    /// false means that no complete message was at the oldest position before the fence. True may
+    /// be wrong. The call itself gives no memory order.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head.0.load(Ordering::Relaxed);
         self.slot(position).turn.load(Ordering::Relaxed) > position

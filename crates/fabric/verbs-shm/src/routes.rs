@@ -13,8 +13,9 @@ use crate::inbox::Mailbox;
 use crate::node::{Memory, Node, Post};
 use crate::shared::Shared;
 
-/// Nodes and regions that were looked up once, so that a verb takes no lock and counts no
-/// reference. The fabric counts later changes of nodes ([`Routes::is_outdated`]).
+/// The nodes and regions that one endpoint has looked up. A verb finds them here, without a lock
+/// and without a change of a reference count. The fabric counts later changes of nodes, so that the
+/// endpoint notices them ([`Routes::is_outdated`]).
 pub(crate) struct Routes {
     shared: Arc<Shared>,
     own_id: ComputeNodeId,
@@ -25,7 +26,7 @@ pub(crate) struct Routes {
     peers: Vec<Option<Peer>>,
 }
 
-/// The bytes at the start of a copy that are prefetched.
+/// The largest number of bytes at the start of a copy that are prefetched.
 const AHEAD_MAX: u32 = 1 << 10;
 
 struct Peer {
@@ -42,7 +43,7 @@ enum Way {
     Across(Arc<Lane>),
 }
 
-/// The memory and the inbox that a batch acts on.
+/// The memory and the inbox on which a batch acts.
 pub(crate) struct Destination<'a> {
     memory: Option<&'a Region>,
     way: Option<&'a Way>,
@@ -96,16 +97,15 @@ impl Routes {
         Routes { shared, own_id, own, version, local, memory, peers }
     }
 
-    /// Whether nodes may have been cut off or replaced since the last check for that.
+    /// Whether nodes may have been cut off or replaced since the last [`Routes::leave_dead`].
     #[inline]
     pub(crate) fn is_outdated(&self) -> bool {
         self.version != self.shared.changes()
     }
 
-    /// Drops the memory of memory nodes that were cut off, also of those that were replaced, and
-    /// the regions of compute nodes that were cut off. Batches that were posted for these nodes
-    /// fail from now on. The caller executes the posted batches and then calls
-    /// [`Routes::forget_dead`].
+    /// Drops the memory of memory nodes that were cut off or replaced, and the regions of compute
+    /// nodes that were cut off. Batches that were posted for these nodes fail from now on. The
+    /// caller executes the posted batches and then calls [`Routes::forget_dead`].
     pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
@@ -120,7 +120,8 @@ impl Routes {
         }
     }
 
-    /// Forgets compute nodes that were cut off, so that the next lookup finds their replacements.
+    /// Forgets compute nodes that were cut off. So the next lookup of an id finds the node that has
+    /// replaced the old one.
     pub(crate) fn forget_dead(&mut self) {
         for known in &mut self.peers {
             if known.as_ref().is_some_and(|peer| peer.node.is_disconnected()) {
@@ -138,7 +139,8 @@ impl Routes {
         Some(Peer { node, way, regions: Vec::new() })
     }
 
-    /// Looks up `target`; returns the length of its memory in bytes, if it has memory.
+    /// Looks up `target`; returns the length of the target's memory in bytes, or `None` without
+    /// memory.
     #[inline]
     pub(crate) fn learn_target(&mut self, target: Target) -> Result<Option<u64>, VerbError> {
         match target {
@@ -215,10 +217,10 @@ impl Routes {
         }
     }
 
-    /// Prefetches the CPU cache lines at the start of a checked request. Otherwise the requests of
-    /// one ring would load their lines from memory one after the other. An atomic on an uncached
-    /// word stalls everything behind the atomic. Of a long copy only the start is prefetched,
-    /// because the processor prefetches the rest by itself.
+    /// Prefetches the CPU cache lines at the start of a checked request. Without the prefetch, the
+    /// requests of one ring would load their cache lines from memory one after another. An atomic
+    /// on an uncached word stalls all instructions behind the atomic. Of a long copy only the start
+    /// is prefetched, because the processor prefetches the rest by itself.
     #[inline]
     pub(crate) fn fetch_ahead(&self, target: Target, request: &WorkRequest) {
         let Ok(to) = self.destination(target) else { return };
@@ -226,7 +228,8 @@ impl Routes {
             WorkRequest::CompareSwap { remote, .. } | WorkRequest::FetchAdd { remote, .. } => {
                 prefetch_write(to.words(remote, 8));
             }
-            // Without the destination: if the READ is left out, another node may write there.
+            // Only the source is prefetched. If a READ with a condition is left out, another node
+            // may write the destination. A prefetch would take the cache lines from that node.
             WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
                 let len = local.len.min(AHEAD_MAX);
                 Words::new(to.words(remote, len)).prefetch(0..len as usize);

@@ -1,4 +1,4 @@
-//! [`Shared`]: the nodes that a fabric knows.
+//! [`Shared`]: the nodes that a fabric knows, and the count of their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +18,15 @@ pub(crate) struct Shared {
     /// The directory that this process shares with other processes, if any.
     pub(crate) directory: Option<Directory>,
     changes: Changes,
-    /// Compute nodes of other processes that were ever added, also without success, with the
-    /// incarnations of their processes.
+    /// Compute nodes of other processes that were ever added, also without success. Each is
+    /// recorded with the incarnation of its process: the random number that the process drew at its
+    /// start.
     #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
     met: Mutex<BTreeSet<(u64, ComputeNodeId)>>,
 }
 
-/// On a CPU cache line of its own, because all endpoints read it on every post and ring.
+/// The count of changes, on a CPU cache line of its own, because all endpoints read the count on
+/// every post and ring.
 #[repr(align(128))]
 struct Changes(AtomicU64);
 
@@ -35,8 +37,8 @@ impl Shared {
         Shared { config, memory, nodes, directory, changes, met: Mutex::default() }
     }
 
-    /// Records that a node of another process is being added; false if this start of the node was
-    /// recorded before.
+    /// Records that a node of another process is being added; false if the node was recorded before
+    /// with the same incarnation.
     #[cfg(all(target_os = "linux", not(loom)))]
     pub(crate) fn meet(&self, node: (u64, ComputeNodeId)) -> bool {
         self.met.lock().insert(node)
@@ -55,11 +57,12 @@ impl Shared {
     /// ring.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
-        // Relaxed: an endpoint that sees a change then reads the nodes under a lock.
+        // Relaxed is enough, because an endpoint that sees a new count reads the nodes under a lock
+        // afterwards.
         self.changes.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a change, after the change was made.
+    /// Counts a change. The caller has made the change before.
     pub(crate) fn count_change(&self) {
         self.changes.0.fetch_add(1, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! [`Batch`]: a batch as it was posted.
+//! [`Batch`]: the target, the token and the requests of a posted batch.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{BATCH_MAX, Target, WorkRequest, WorkRequestKind};
@@ -13,7 +13,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A copy of `requests`, 1 to [`BATCH_MAX`] of them. A `ReadIf` becomes a READ, as on a NIC.
+    /// Copies `requests`, 1 to [`BATCH_MAX`] of them. A `ReadIf` becomes a READ, because a NIC
+    /// cannot check the condition.
     pub(crate) fn new(target: Target, token: u64, requests: &[WorkRequest]) -> Self {
         let len = requests.len();
         strict_assert!(len > 0 && len <= BATCH_MAX, "a batch of {len} requests");

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use latchwork_runtime::Notifier;
 use latchwork_verbs::Completion;
 
-/// The completion queue.
+/// The completion queue, with the notifier of the endpoint's worker.
 pub(crate) struct Completions {
     pub(crate) notifier: Notifier,
     pub(crate) arrived: RefCell<VecDeque<Completion>>,

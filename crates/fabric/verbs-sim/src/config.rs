@@ -12,39 +12,41 @@ use crate::profile::NicProfile;
 /// The properties of the simulated network and its NICs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimConfig {
-    /// The times, and the permitted reorderings.
+    /// The source of all times, and the permitted reorderings.
     pub timing: Timing,
-    /// Limit of READs and atomics in flight from one endpoint to one target (at least a batch).
+    /// The largest number of READs and atomics in flight from one endpoint to one target. A value
+    /// below [`BATCH_MAX`] counts as [`BATCH_MAX`].
     pub reads_max: usize,
-    /// Limit of requests in flight from one endpoint to one target (at least a batch).
+    /// The largest number of requests in flight from one endpoint to one target. A value below
+    /// [`BATCH_MAX`] counts as [`BATCH_MAX`].
     pub requests_max: usize,
-    /// Limit of messages that wait in the inbox of one compute node, at least 1.
+    /// The largest number of messages in the inbox of one compute node, at least 1.
     pub inbox_capacity: usize,
-    /// Time after which a message that met a full inbox tries again.
+    /// The time after which a message that found a full inbox tries again.
     pub inbox_retry: Duration,
     /// The faults that happen by chance; [`SimFabric::set_faults`](crate::SimFabric::set_faults)
     /// changes them later.
     pub faults: Faults,
-    /// READs and WRITEs copy only this many of their first bytes, and take the time of all bytes.
-    /// This is for measurements of protocols, where the rest is never read. A multiple of 8; `None`
-    /// copies all.
+    /// READs and WRITEs copy only this many of their first bytes, but take the time of all bytes.
+    /// This is for measurements that do not read the other bytes. A multiple of 8; `None` copies
+    /// all bytes.
     pub payload_max: Option<u32>,
     /// Whether a poster learns that no request of a failed batch was sent
-    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). A fabric of
-    /// connections can report this. With false, such batches end as `Disconnected`.
+    /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). Real fabrics with
+    /// connections can report this. With false, a batch that was not sent ends as `Disconnected`.
     pub tells_unsent: bool,
     /// Whether batches to a node that was [removed](crate::SimFabric::remove_peer) never end. This
-    /// is a seeded bug of a fabric: tests use it to show that their checks notice it.
+    /// is a seeded bug: tests use it to show that a check detects batches without an end.
     pub strands: bool,
 }
 
 /// The source of all times.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Timing {
-    /// Times that the seed draws, with the reorderings that the contract permits: for finding
-    /// races.
+    /// Random times, drawn from the seed, with the reorderings that the contract permits. For
+    /// finding races.
     Drawn(Drawn),
-    /// The times of this kind of NIC: for measurements.
+    /// The times of this kind of NIC. For measurements.
     Nic(NicProfile),
 }
 
@@ -65,12 +67,12 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// [`Drawn::rough`], with the usual limits.
+    /// The times of [`Drawn::rough`], with the default limits.
     pub fn rough() -> Self {
         SimConfig::drawn(Drawn::rough())
     }
 
-    /// Drawn times, with the usual limits.
+    /// Drawn times, with the default limits.
     pub fn drawn(drawn: Drawn) -> Self {
         SimConfig { timing: Timing::Drawn(drawn), ..SimConfig::default() }
     }
@@ -85,7 +87,7 @@ impl SimConfig {
         }
     }
 
-    /// Raises limits that are too small to the smallest possible value, and rounds `payload_max`
+    /// Raises each limit that is too small to its smallest possible value, and rounds `payload_max`
     /// down to whole words.
     pub(crate) fn sane(mut self) -> Self {
         if let Timing::Drawn(drawn) = &mut self.timing {

@@ -1,7 +1,7 @@
-//! [`Drawn`]: delays that the seed draws, and the permitted reorderings.
+//! [`Drawn`]: random delays, drawn from the seed, and the permitted reorderings.
 //!
-//! Every request is one or more events. So requests without an order in the contract can happen in
-//! any order.
+//! Each request takes effect in one or more events of its own. So requests without an order in the
+//! contract can take effect in any order.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,22 +16,23 @@ const _: () = assert!(PIECES_MAX <= 8, "an event has 3 bits for a piece");
 /// Drawn times. All draws are uniform and come from the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drawn {
-    /// Time from the doorbell to the target, and again from the last effect to the completion.
+    /// The time of a batch from the doorbell to the target, and again from its last effect to its
+    /// completion.
     pub one_way: RangeInclusive<Duration>,
-    /// One in this many delays is longer, by up to `tail`. 0 means none.
+    /// One in this many delays is longer, by up to `tail`. 0 means that no delay is longer.
     pub tail_one_in: u64,
-    /// The longest extra time of a longer delay; see `tail_one_in`.
+    /// The longest extra time of a delay; see `tail_one_in`.
     pub tail: Duration,
-    /// How far apart the effects of one batch are at the target. This is the longest pause before a
-    /// request, and the longest time over which the pieces of a READ or WRITE are scattered.
+    /// The longest pause before each request of a batch at the target. Also the longest time after
+    /// the beginning of a READ or WRITE within which each of its pieces is placed.
     pub spread: Duration,
     /// The most pieces of a READ or WRITE (1 to [`PIECES_MAX`]). The cuts are at random words, and
-    /// the pieces are placed in random order. With 1 nothing is torn.
+    /// the pieces are placed in random order. With 1, no READ or WRITE is torn.
     pub pieces_max: usize,
-    /// Whether batches may overtake each other. With true, each batch goes its own way, as over
+    /// Whether batches may overtake each other. With true, all batches are independent, as over
     /// several queue pairs. With false, the batches of one endpoint to one target use one queue
     /// pair, and [`WorkRequestKind::before`](latchwork_verbs::WorkRequestKind::before) also holds
-    /// between them. The code above must not rely on more than true gives.
+    /// between them. Code that uses the fabric must be correct with true.
     pub reorder_batches: bool,
 }
 
@@ -49,8 +50,8 @@ impl Default for Drawn {
 }
 
 impl Drawn {
-    /// A network with delays that differ by a factor of fifty and more, so that rare reorderings
-    /// happen often.
+    /// A network with delays that differ by a factor of fifty and more. So reorderings that are
+    /// rare on a real network happen often.
     pub fn rough() -> Self {
         Drawn {
             one_way: Duration::from_nanos(100)..=Duration::from_micros(5),
@@ -82,6 +83,7 @@ impl Drawn {
     }
 }
 
+/// Draws a duration from zero to `max`, in whole nanoseconds.
 pub(crate) fn draw_up_to(kernel: &Kernel, max: Duration) -> Duration {
     let nanos = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
     strict_assert!(nanos < u64::MAX, "a range of all numbers wraps");

@@ -16,11 +16,12 @@ use crate::world::World;
 
 /// One worker's endpoint in a simulated world; see [`latchwork_verbs::Endpoint`].
 ///
-/// Posted batches take effect at later events. Each completion notifies the worker's notifier.
+/// Posted batches take effect at later events. Each completion notifies the worker.
 pub struct SimEndpoint {
     world: Rc<World>,
     own: Rc<Node>,
-    /// The worker's executor, whose clock pays for posting and polling.
+    /// The worker's executor. With the times of a NIC, its clock is charged for posting and
+    /// polling.
     handle: Handle,
     completions: Rc<Completions>,
     #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
@@ -48,7 +49,8 @@ impl SimEndpoint {
         (0..self.posted.len()).filter(|&at| is_first(at)).count() as u32
     }
 
-    /// Charges the CPU time of writing the posted requests into send queues, and of the doorbells.
+    /// Charges the worker for the CPU time of writing the posted requests into send queues, and of
+    /// the doorbells.
     fn charge_posted(&self, times: &NicTimes, doorbells: u32) {
         let requests: usize = self.posted.iter().map(|f| f.batch.requests().len()).sum();
         self.handle.charge(times.post * requests as u32 + times.doorbell * doorbells);
@@ -140,8 +142,8 @@ impl latchwork_verbs::Endpoint for SimEndpoint {
     }
 
     fn may_park(&self) -> bool {
-        // A completion notifies the worker. Batches pushed back are submitted when a completion is
-        // polled.
+        // Every batch in flight notifies the worker by its completion. Batches that wait for room
+        // are submitted when the worker polls a completion, so they need no wake of their own.
         self.posted.is_empty() && self.completions.arrived.borrow().is_empty()
     }
 }

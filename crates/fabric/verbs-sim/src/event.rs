@@ -1,4 +1,4 @@
-//! The events of a fabric, encoded as the payloads that the kernel carries.
+//! [`Event`]: a step of a batch, encoded in the 64-bit payload of a kernel event.
 
 use latchwork_strict::strict_assert;
 
@@ -11,16 +11,17 @@ use latchwork_strict::strict_assert;
 ///   └─────────┴───────────┴────┴──────┴──────┘
 /// ```
 ///
-/// The key names a flight; for [`Event::Again`] it names a message.
+/// The key identifies a flight (a batch in flight). For [`Event::Again`] the key identifies a
+/// message. The field `rq` is the request of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// The batch arrives at its target.
     Arrive,
-    /// A request begins; most requests take effect at once.
+    /// A request begins. Requests that are not cut into pieces also take effect at this event.
     Begin { request: usize },
     /// A piece of a READ or WRITE is placed.
     Place { request: usize, piece: usize },
-    /// All requests of the batch that have not taken effect take effect.
+    /// All remaining requests of the batch take effect, in order.
     Apply,
     /// The completion arrives.
     Complete,

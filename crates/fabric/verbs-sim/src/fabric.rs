@@ -1,4 +1,4 @@
-//! [`SimFabric`]: the nodes of a world.
+//! [`SimFabric`]: the nodes of a simulated world, and the calls that change or disturb them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -26,8 +26,8 @@ pub struct SimFabric {
 }
 
 impl SimFabric {
-    /// A fabric without nodes, in the world of `kernel`. A limit of `config` that is too small for
-    /// any batch is raised to the smallest possible value.
+    /// Makes a fabric without nodes, in the world of `kernel`. A limit of `config` that is too
+    /// small is raised to its smallest possible value.
     pub fn new(kernel: &Kernel, config: SimConfig) -> Self {
         let world = Rc::new(World {
             kernel: kernel.clone(),
@@ -108,8 +108,9 @@ impl SimFabric {
         Ok(RegionKey(key))
     }
 
-    /// A new endpoint for one worker of `node`. Completions wake the worker through the executor of
-    /// `handle`. With the times of a NIC, the clock of that executor pays for posting and polling.
+    /// Makes an endpoint for one worker of `node`. A completion wakes the worker through the
+    /// executor of `handle`. With the times of a NIC, this executor's clock is charged for posting
+    /// and polling.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -130,7 +131,7 @@ impl SimFabric {
         Ok(SimInbox::new(Rc::clone(&self.known(node)?.mailbox)))
     }
 
-    /// Disconnects a compute node: a request to the node that has not begun fails its batch with
+    /// Cuts a compute node off: a request to the node that has not begun fails its batch with
     /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected). With
     /// [`SimConfig::tells_unsent`], a later batch may fail with
     /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that the node
@@ -145,7 +146,7 @@ impl SimFabric {
 
     /// Kills a compute node. Requests to the node fail as after
     /// [`disconnect`](SimFabric::disconnect). Requests of the node that have not begun never begin,
-    /// also in the middle of a batch. The caller stops the workers of the node.
+    /// also in the middle of a batch. The caller must also stop the workers of the node.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -154,7 +155,7 @@ impl SimFabric {
         self.disconnect(node)
     }
 
-    /// Loses a memory node: a request to the node that has not begun fails its batch, as after
+    /// Cuts a memory node off: a request to the node that has not begun fails its batch, as after
     /// [`disconnect`](SimFabric::disconnect).
     ///
     /// # Errors
@@ -166,10 +167,10 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Multiplies by `times` the delays of the ways from and to the node. With the times of a NIC,
-    /// all times of a batch from or to the node are multiplied, except the jitter. Of two slow ends
-    /// of a batch the slower one counts. The usual speed is 1, and 0 counts as 1. The caller slows
-    /// the workers of the node down.
+    /// Multiplies by `times` the delays of batches from and to the node. With the times of a NIC,
+    /// all times of such a batch are multiplied, except the jitter. If both ends of a batch are
+    /// slow, the larger factor counts. The default factor is 1, and 0 counts as 1. The caller must
+    /// also slow the workers of the node down.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -183,8 +184,8 @@ impl SimFabric {
         self.world.verbs.get()
     }
 
-    /// The number of doorbells rung: one for all batches that a worker submits to one target at a
-    /// time.
+    /// The number of doorbells so far. One ring of an endpoint counts one doorbell for each target
+    /// of its posted batches.
     pub fn doorbells(&self) -> u64 {
         self.world.doorbells.get()
     }
@@ -199,19 +200,19 @@ impl SimFabric {
         self.world.fault_counts.get()
     }
 
-    /// Holds back, from now on, the batches that `rule` picks. The first gate that picks a batch
-    /// holds it. Gates are for tests that force a race: to the code above, a gate looks like a slow
-    /// network.
+    /// Makes a gate. From now on the gate holds the batches that `rule` picks. If several gates
+    /// pick a batch, the oldest gate holds it. Gates are for tests that force a race. To the code
+    /// under test, a gate looks like a slow network.
     ///
-    /// The fabric calls the rule at most once per leg of each batch (at
-    /// [`Leg::Inbox`](crate::Leg::Inbox) once per message), in the order of events, also when an
-    /// earlier gate has picked the batch. So a rule that always returns false can serve as a log.
-    /// The rule must not call the fabric.
+    /// The fabric calls the rule in the order of events, at most once per [leg](crate::Leg) of each
+    /// batch; at [`Leg::Inbox`](crate::Leg::Inbox) once per message. The fabric also calls the rule
+    /// when an earlier gate has picked the batch. So a rule that always returns false can serve as
+    /// a log. The rule must not call the fabric.
     pub fn gate(&self, rule: impl FnMut(&Passing<'_>) -> bool + 'static) -> Gate {
         Gate::new(&self.world, Box::new(rule))
     }
 
-    /// The memory of a memory node, for tests and tools that read it from outside.
+    /// The memory of a memory node, for tests and tools that read the memory from outside.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         Some(self.world.memory.borrow().get(usize::from(node.0))?.memory.clone())
     }

@@ -6,30 +6,31 @@ use latchwork_simulation::Kernel;
 
 use crate::drawn::draw_up_to;
 
-/// The faults that happen by chance. A rate N means one in N on average, and 0 means never. The
-/// seed draws the faults.
+/// The rates of random faults. A rate N means one in N on average, and 0 means never. The seed
+/// decides which batches and messages have a fault.
 ///
 /// Faults of whole nodes are calls: [`SimFabric::kill`](crate::SimFabric::kill),
 /// [`SimFabric::lose_memory_node`](crate::SimFabric::lose_memory_node),
 /// [`SimFabric::slow_down`](crate::SimFabric::slow_down).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// Batches that take up to [`delay`](Faults::delay) longer on their way to the target.
+    /// The rate of batches that take up to [`delay`](Faults::delay) longer to reach the target.
     pub delay_one_in: u64,
     /// The longest extra time of a delayed batch, and of the second copy of a duplicated message.
     pub delay: Duration,
-    /// Messages that never arrive, although their batch completes.
+    /// The rate of messages that never arrive, although their batch completes.
     pub lose_one_in: u64,
-    /// Messages that arrive a second time, up to [`delay`](Faults::delay) later.
+    /// The rate of messages that arrive a second time, up to [`delay`](Faults::delay) later.
     pub repeat_one_in: u64,
-    /// Batches that complete with [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous).
-    /// The connection cuts such a batch off before its first request or behind any request, also
-    /// the last. With drawn times, the READ or WRITE at the cut may be placed in part.
+    /// The rate of batches that complete with
+    /// [`VerbError::Ambiguous`](latchwork_verbs::VerbError::Ambiguous). The failing connection cuts
+    /// such a batch off before its first request or behind any request, also behind the last. With
+    /// drawn times, the READ or WRITE at the cut may be placed in part.
     pub fail_one_in: u64,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No random faults.
     pub const NONE: Faults = Faults {
         delay_one_in: 0,
         delay: Duration::ZERO,
@@ -66,7 +67,8 @@ impl Faults {
     }
 }
 
-// A fault with rate 0 draws nothing, so a world without faults does not depend on this code.
+// A fault with rate 0 takes no random number. So the runs of a world without faults do not change
+// when this code changes.
 fn strikes(kernel: &Kernel, one_in: u64) -> bool {
     one_in > 0 && kernel.random_below(one_in) == 0
 }
@@ -80,9 +82,9 @@ pub struct FaultCounts {
     pub lost: u64,
     /// Messages duplicated.
     pub repeated: u64,
-    /// Failed batches with a cut behind their last request.
+    /// Failed batches that were cut off behind their last request.
     pub failed_applied: u64,
-    /// Failed batches with a cut before one of their requests, which took effect in part or not at
-    /// all.
+    /// Failed batches that were cut off before or within a request. At least one request of such a
+    /// batch took effect in part or not at all.
     pub failed_unapplied: u64,
 }

@@ -1,4 +1,4 @@
-//! Fenced and forgotten nodes: the end of batches to such a node, and of batches from it.
+//! How batches end that are to or from a node that was fenced, forgotten or cut off.
 //!
 //! ```text
 //!   call about a node D      batch                                   its end
@@ -10,10 +10,10 @@
 //!                            has had a Disconnected batch            (only if tells_unsent)
 //! ```
 //!
-//! A lost memory node is like a disconnected node here. Each node learns of a death at its own
-//! time, so each call of the first two is about one pair of nodes. Some fabrics can report that a
-//! batch was never sent, others cannot:
-//! [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent).
+//! For a lost memory node the row of a disconnected node holds. Each node learns of a death at its
+//! own time, so a call of `keep_out` or `remove_peer` is about one pair of nodes.
+//! [`SimConfig::tells_unsent`](crate::SimConfig::tells_unsent) decides whether the fabric reports
+//! that a batch was never sent, as some real fabrics can.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use crate::flight::Flight;
 use crate::node::bit;
 use crate::world::World;
 
-/// The poster learns within this many nanoseconds that a batch was not sent.
+/// The longest time, in nanoseconds, until the poster learns that a batch was not sent.
 const UNSENT_NS: u64 = 2_000;
 
 impl SimFabric {
     /// Makes compute node `at` fence `node`: requests of `node` that have not begun at `at` never
-    /// begin. This holds in the middle of a batch, and for messages that would arrive a second
-    /// time.
+    /// begin. This holds also in the middle of a batch, and for the second copy of a duplicated
+    /// message.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -58,8 +58,8 @@ impl SimFabric {
         Ok(())
     }
 
-    /// Makes compute node `of` forget the node `gone`. Requests of `of` to `gone` that have not
-    /// begun never begin, and later batches are not sent.
+    /// Makes compute node `of` forget the node `gone`. Requests from `of` to `gone` that have not
+    /// begun never begin, and later batches from `of` to `gone` are not sent.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -71,8 +71,8 @@ impl SimFabric {
 }
 
 impl World {
-    /// The error of a batch that is about to be submitted and cannot be sent; `None` when it can
-    /// be.
+    /// The error of a batch that is about to be submitted and cannot be sent; `None` when the batch
+    /// can be sent.
     fn unsent(&self, flight: &Flight) -> Option<VerbError> {
         let target = flight.batch.target;
         let unsent = || match self.config.tells_unsent {
@@ -87,8 +87,8 @@ impl World {
         (lost && flight.lane.there.host.gone.get()).then(unsent)
     }
 
-    /// Gives the flight back when it can be sent. Otherwise the batch ends without being sent, and
-    /// its key is the error.
+    /// Returns the flight when it can be sent. Otherwise ends the batch without sending it, and
+    /// returns the flight's key as the error.
     pub(crate) fn send_or_end(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, u32> {
         let Some(error) = self.unsent(&flight) else { return Ok(flight) };
         flight.end(error);
@@ -108,11 +108,11 @@ impl World {
         self.config.strands && flight.lane.is_given_up()
     }
 
-    /// Abandons the batches of a dropped endpoint. Submitted batches go on with the bytes that they
-    /// have, and local buffers are not touched any more.
+    /// Abandons the batches of a dropped endpoint. The submitted batches take effect later with a
+    /// copy of their bytes, and the local buffers are not touched any more.
     pub(crate) fn abandon(&self, completions: &Rc<Completions>) {
-        // While an event borrows the flights, nothing is done. A drop inside an event can only be
-        // the unwinding of a panic.
+        // If an event has borrowed the flights, the call does nothing. An endpoint is dropped
+        // inside an event only while a panic unwinds.
         if let Ok(mut flights) = self.flights.try_borrow_mut() {
             let own = |flight: &&mut Box<Flight>| Rc::ptr_eq(&flight.lane.completions, completions);
             flights.iter_mut().map(|(_, flight)| flight).filter(own).for_each(|f| f.abandon());

@@ -21,7 +21,7 @@ use crate::send_queue::Lane;
 enum Step {
     /// An earlier request must take effect first, or the batch has not arrived.
     Waiting,
-    /// The request begins at an event of its own.
+    /// The event at which the request begins is scheduled.
     Scheduled,
     /// The request has begun, and `left` of its pieces are not placed yet.
     Placing {
@@ -35,13 +35,13 @@ enum Step {
 pub(crate) enum Fate {
     /// The request takes effect.
     Whole,
-    /// The connection fails while the request is in flight.
+    /// The connection fails during the request, which takes effect in part or not at all.
     Partly,
     /// The request never takes effect.
     Never,
 }
 
-/// The words of a request, cut into pieces.
+/// The cuts of a READ or WRITE into pieces: the word behind each piece.
 #[derive(Clone, Copy, Default)]
 struct Cuts {
     ends: [u32; PIECES_MAX],
@@ -51,8 +51,8 @@ struct Cuts {
 pub(crate) struct Flight {
     pub(crate) batch: Batch,
     pub(crate) lane: Rc<Lane>,
-    /// The connection fails before this request takes its whole effect. At the length of the batch:
-    /// behind the last request.
+    /// The request during which the connection fails. The length of the batch means behind the last
+    /// request.
     pub(crate) cut: Option<usize>,
     /// READs and WRITEs copy at most this many bytes.
     pub(crate) payload_max: usize,
@@ -62,17 +62,18 @@ pub(crate) struct Flight {
     cuts: [Cuts; BATCH_MAX],
     outcome: AtomicOutcome,
     error: Option<VerbError>,
-    /// The bytes of each WRITE, once the poster is dropped and the local buffers have another user.
+    /// After the poster was dropped: a copy of the bytes of each WRITE, because the local buffers
+    /// may have another user.
     abandoned: Option<Box<[Option<Arc<Region>>; BATCH_MAX]>>,
 }
 
-/// The action of a request when it begins.
+/// What a request does when it begins.
 pub(crate) enum Begin {
-    /// The request is done.
+    /// The request has taken effect.
     Done,
-    /// The request will be placed in this many pieces.
+    /// The request takes effect in this many pieces, at later events.
     Pieces(usize),
-    /// The request is a message, to be delivered now.
+    /// The request is a message, which the caller delivers.
     Deliver(Message),
 }
 
@@ -120,7 +121,8 @@ impl Flight {
         *nic = NicFlight::default();
         *arrived = false;
         *steps = [Step::Waiting; BATCH_MAX];
-        // `cuts` stays as it is: each entry is written before it is read, when its request begins.
+        // `cuts` is not reset, because the entry of a request is written before it is read, when
+        // the request begins.
         let _ = cuts;
         *outcome = AtomicOutcome::default();
         *error = None;
@@ -135,7 +137,7 @@ impl Flight {
         self.batch.len
     }
 
-    /// The factor by which everything on this way is slower: that of the slower end.
+    /// The factor by which this batch is slower: the larger factor of its two ends.
     pub(crate) fn slowness(&self) -> u32 {
         self.lane.own.host.slowness.get().max(self.lane.there.host.slowness.get())
     }
@@ -145,20 +147,21 @@ impl Flight {
         self.batch.requests[request].kind()
     }
 
-    /// Whether one of the first `count` requests of this batch holds back a request of kind
-    /// `later`.
+    /// Whether one of the first `count` requests of this batch must take effect before a request of
+    /// kind `later`, and has not yet taken effect.
     fn holds_back(&self, count: usize, later: WorkRequestKind) -> bool {
         (0..count).any(|i| self.steps[i] != Step::Done && self.kind(i).before(later))
     }
 
-    /// Whether this batch holds back a request of kind `later` in the next batches of its queue
-    /// pair.
+    /// Like [`Flight::holds_back`], for all requests of this batch, and a request of the next
+    /// batches on its queue pair.
     pub(crate) fn holds_back_followers(&self, later: WorkRequestKind) -> bool {
         self.holds_back(self.len(), later)
     }
 
-    /// The first request at or behind `from` that nothing in this batch holds back, with its kind.
-    /// The caller schedules this request or searches on behind it.
+    /// The first waiting request at or behind `from` for which no earlier request of this batch
+    /// must take effect first, with its kind. The caller schedules this request, or continues the
+    /// search behind it.
     pub(crate) fn ready(&self, from: usize) -> Option<(usize, WorkRequestKind)> {
         if !self.arrived {
             return None;
@@ -183,8 +186,8 @@ impl Flight {
         strict_assert!(request < self.len(), "request {request} is outside its batch");
     }
 
-    /// Decides the outcome of a request that is about to begin. When the poster is dead or the
-    /// target does not serve it, no later request of the batch begins.
+    /// Decides the outcome of a request that is about to begin. When the poster is dead, or the
+    /// target does not serve the poster, no later request of the batch begins either.
     pub(crate) fn decide(&mut self, request: usize) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
@@ -193,8 +196,8 @@ impl Flight {
         if self.lane.there.host.gone.get() {
             return self.lose_target();
         }
-        // A fenced poster, and a poster that has forgotten the target, get the same error as for a
-        // lost target.
+        // The error is the same when the target has fenced the poster, and when the poster has
+        // forgotten the target.
         if self.lane.there.host.keeps_out(self.lane.own.id) || self.lane.is_given_up() {
             return self.lose_target();
         }
@@ -217,7 +220,7 @@ impl Flight {
         self.steps = [Step::Done; BATCH_MAX];
     }
 
-    /// Copies the bytes of each WRITE into the flight. The poster is dropped, so its local buffers
+    /// Copies the bytes of each WRITE into the flight. The poster was dropped, so its local buffers
     /// may have another user before the WRITE takes effect.
     pub(crate) fn abandon(&mut self) {
         let regions = self.lane.own.regions.borrow();
@@ -273,8 +276,8 @@ impl Flight {
                 self.remote(remote, WORD).set_word(0, value);
                 Begin::Done
             }
-            // Load and store together are atomic here: the world has one thread, and this is one
-            // event.
+            // The load and the store together are atomic, because the world has one thread and both
+            // happen in one event.
             WorkRequest::CompareSwap { remote, expected, desired } => {
                 let word = self.remote(remote, WORD);
                 let old = word.word(0);
@@ -298,8 +301,8 @@ impl Flight {
         }
     }
 
-    /// Begins a request that the failing connection cuts short. Returns the number of pieces to
-    /// place, or `None` when the request has no effect at all.
+    /// Begins a request during which the connection fails. Returns the number of pieces that are
+    /// still placed, or `None` when the request has no effect at all.
     pub(crate) fn begin_partly(
         &mut self,
         request: usize,
@@ -344,7 +347,7 @@ impl Flight {
         pieces
     }
 
-    /// Places a piece of a request. True when it was the last piece.
+    /// Places a piece of a request; true when this was the last piece.
     pub(crate) fn place(&mut self, request: usize, piece: usize, kernel: &Kernel) -> bool {
         let what = self.batch.requests[request];
         let ends = &self.cuts[request].ends;
@@ -397,7 +400,8 @@ impl Flight {
         memory.words().slice(remote as usize..remote as usize + len)
     }
 
-    /// The word before and after an atomic that has taken effect.
+    /// The word before and after `request`, an atomic that has taken effect; `None` for other
+    /// requests.
     pub(crate) fn struck(&self, request: usize) -> Option<(u64, u64)> {
         let before = &self.batch.requests[..request];
         let index = before.iter().filter(|r| r.kind() == WorkRequestKind::Atomic).count();
@@ -422,7 +426,7 @@ impl Flight {
     }
 }
 
-/// Tags of the facts that verbs fold into the event hash.
+/// The kinds of facts that verbs add to the world's event hash.
 const ATOMIC: u32 = 0x7665_7201;
 const PIECE: u32 = 0x7665_7202;
 pub(crate) const MESSAGE: u32 = 0x7665_7203;

@@ -1,8 +1,8 @@
 //! [`Gate`]: holds chosen batches back, so that a test decides their order.
 //!
-//! Delays are drawn at random. A race that needs three certain delays may not occur in a thousand
-//! seeds. A gate holds the batches that its rule picks until the test releases them. To the code
-//! above, a gate looks like a slow network.
+//! Delays are random, so a race that needs three certain delays may not occur in a thousand seeds.
+//! A gate holds the batches that its rule picks until the test releases them. To the code under
+//! test, a gate looks like a slow network.
 //!
 //! ```text
 //!   ring ──[There]──► effects at the target ──[Back]──► completion
@@ -35,7 +35,7 @@ impl Gate {
         self.core.held.borrow().len()
     }
 
-    /// Calls `at` with each held batch, oldest first.
+    /// Calls `at` with each held batch, in the order in which the batches came to the gate.
     pub fn look(&self, mut at: impl FnMut(&Passing<'_>)) {
         for held in self.core.held.borrow().iter() {
             let Held { leg, from, batch, .. } = held;
@@ -44,13 +44,14 @@ impl Gate {
         }
     }
 
-    /// Releases the oldest held batch at once. False when the gate holds none, or when the fabric
-    /// is gone.
+    /// Releases the oldest held batch at once. False when the gate holds no batch, or when the
+    /// fabric is gone.
     pub fn release(&self) -> bool {
         self.release_if(|_| true)
     }
 
-    /// Releases the oldest held batch for which `chosen` returns true. False when there is none.
+    /// Releases the oldest held batch for which `chosen` returns true. False when there is no such
+    /// batch.
     pub fn release_if(&self, mut chosen: impl FnMut(&Passing<'_>) -> bool) -> bool {
         let taken = {
             let mut held = self.core.held.borrow_mut();
@@ -68,8 +69,8 @@ impl Gate {
         true
     }
 
-    /// Releases the oldest batch held at [`Leg::There`], under a failing connection. The connection
-    /// cuts the batch off behind `done` of its requests, as
+    /// Releases the oldest batch held at [`Leg::There`], and lets its connection fail. The
+    /// connection cuts the batch off behind `done` of its requests, as
     /// [`Faults::fail_one_in`](crate::Faults::fail_one_in) does. False when there is no such batch.
     pub fn cut_off(&self, done: usize) -> bool {
         let taken = {
@@ -102,8 +103,8 @@ impl Gate {
         copy.map(|(mailbox, message)| mailbox.put(message)).is_some()
     }
 
-    /// Releases all held batches at once, oldest first. The gate still holds batches that come
-    /// later.
+    /// Releases all held batches at once, oldest first. The gate still holds batches that come to
+    /// it later.
     pub fn release_all(&self) {
         for _ in 0..self.held() {
             self.release();

@@ -9,15 +9,16 @@ use latchwork_simulation::Kernel;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::Message;
 
-/// The most messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive) returns.
+/// The maximum number of messages that one [`Inbox::receive`](latchwork_verbs::Inbox::receive)
+/// returns.
 const RECEIVE_MAX: usize = 32;
 const _: () = assert!(RECEIVE_MAX > 0, "a poll receives");
 
 /// The messages of one compute node, and the workers that poll for them.
 ///
 /// Idle workers of a world make no events, so no worker polls regularly. Therefore every message
-/// notifies one of the parked subscribers; the seed picks it. When no subscriber is parked, each is
-/// awake or about to wake, and each checks the inbox before it parks.
+/// notifies one of the parked subscribers, which the seed picks. When no subscriber is parked, each
+/// subscriber is awake or about to wake, and checks the inbox before it parks.
 pub(crate) struct Mailbox {
     kernel: Kernel,
     capacity: usize,
@@ -43,7 +44,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether the next message must wait.
+    /// Whether the inbox has no room for a message.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.borrow().len() >= self.capacity
     }
@@ -66,7 +67,8 @@ impl Mailbox {
             let pick = self.kernel.random_below(count) as usize;
             if let Some(subscriber) = parked().nth(pick) {
                 strict_assert!(subscriber.parked.get(), "a worker that is awake is woken");
-                // The next message notifies another subscriber.
+                // The subscriber counts as awake from now on, so that the next message notifies
+                // another subscriber.
                 subscriber.parked.set(false);
                 subscriber.notifier.notify();
             }
@@ -152,7 +154,8 @@ impl latchwork_verbs::Subscription for SimSubscription {
 impl Drop for SimSubscription {
     fn drop(&mut self) {
         self.mailbox.subscribers.borrow_mut().retain(|other| other.id != self.id);
-        // The waiting message may have notified only this subscriber.
+        // A waiting message may have notified only this subscriber, so another subscriber is
+        // notified.
         if self.mailbox.has_messages() {
             self.mailbox.notify_one();
         }

@@ -1,6 +1,6 @@
 //! The simulated fabric: verbs with delays and the reorderings that the contract permits.
 //!
-//! This crate is the fabric of a deterministic world. All random numbers come from the kernel of
+//! This crate owns the fabric of a deterministic world. All random numbers come from the kernel of
 //! the world, so one seed gives one run.
 //!
 //! ```text
@@ -14,28 +14,30 @@
 //!
 //! # Freedoms
 //!
-//! With the default [`SimConfig`] all of these can happen, and the code above must survive them:
+//! With the default [`SimConfig`] all of the following can happen. Code that uses a fabric must be
+//! correct under all of them:
 //!
 //! - A request begins as soon as
 //!   [`WorkRequestKind::before`](latchwork_verbs::WorkRequestKind::before) permits. Requests of one
 //!   batch without an order between them overtake each other.
 //! - A READ or WRITE is cut at random words, and its pieces are placed at random times.
-//! - Batches overtake each other, also batches of one endpoint to one target. A few overtake by a
-//!   long time.
-//! - A completion comes long after the effects, and completions overtake each other.
-//! - A message wakes any one parked worker of the node.
+//! - Batches overtake each other, also batches of one endpoint to one target. A few batches are
+//!   late by a long time.
+//! - A completion may come long after the effects of its batch, and completions overtake each
+//!   other.
+//! - A message wakes one parked worker of the node, which the seed picks.
 //!
-//! A test that needs one certain order holds batches back with [`SimFabric::gate`].
+//! A test that needs one particular order holds batches back with [`SimFabric::gate`].
 //!
-//! With the times of a NIC ([`Timing::Nic`]) nothing is torn. Batches overtake each other only
-//! across queue pairs, and where a full inbox or a gate holds a batch. This timing is for
+//! With the times of a NIC ([`Timing::Nic`]) no READ or WRITE is torn. Batches overtake each other
+//! only across queue pairs, and where a full inbox or a gate holds a batch. This timing is for
 //! measurements.
 //!
 //! # Faults
 //!
-//! [`Faults`] happen by chance: delayed batches, lost or duplicated messages, batches that a
-//! failing connection cuts off. Other faults are calls: compute nodes are disconnected, killed or
-//! slowed down, and memory nodes are lost. One node can forget another node
+//! [`Faults`] are random: delayed batches, lost or duplicated messages, batches that a failing
+//! connection cuts off. Other faults are calls of the test. These calls disconnect, kill or slow
+//! down compute nodes, and lose memory nodes. One node can forget another node
 //! ([`SimFabric::remove_peer`]) or fence it ([`SimFabric::keep_out`]).
 //!
 //! # Example

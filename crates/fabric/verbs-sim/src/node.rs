@@ -1,4 +1,4 @@
-//! The ends of the wires: memory nodes and compute nodes, each with a NIC.
+//! Memory nodes and compute nodes of the simulated network, each with a NIC.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -9,14 +9,15 @@ use latchwork_verbs::{ComputeNodeId, Region};
 use crate::inbox::Mailbox;
 use crate::nic::NicQueues;
 
-/// The parts that every node has.
+/// The state that every node has.
 pub(crate) struct Host {
     /// Whether requests to the node that have not begun fail.
     pub(crate) gone: Cell<bool>,
     /// The factor of [`SimFabric::slow_down`](crate::SimFabric::slow_down).
     pub(crate) slowness: Cell<u32>,
     pub(crate) nic: NicQueues,
-    /// The fenced compute nodes, one bit for each: no request of them begins here.
+    /// The compute nodes that this node has fenced, one bit for each. No request of a fenced node
+    /// begins at this node.
     kept_out: Cell<u64>,
 }
 
@@ -89,7 +90,7 @@ impl Node {
 /// The far end of a send queue.
 pub(crate) struct There {
     pub(crate) host: Rc<Host>,
-    /// The node, for a compute node.
+    /// The compute node; `None` for a memory node.
     pub(crate) node: Option<Rc<Node>>,
     /// The target memory; empty until the region is registered.
     pub(crate) memory: OnceCell<Arc<Region>>,
@@ -102,7 +103,7 @@ impl There {
         There { host, node: None, memory: OnceCell::from(memory) }
     }
 
-    /// The region `key` of a compute node, which may not exist yet.
+    /// The region `key` of a compute node. The region may not exist yet.
     pub(crate) fn compute_node(node: Rc<Node>, key: u16) -> There {
         let there =
             There { host: Rc::clone(&node.host), node: Some(node), memory: OnceCell::new() };

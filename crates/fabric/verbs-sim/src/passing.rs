@@ -1,4 +1,5 @@
-//! [`Passing`]: a batch that comes to a gate, and [`GateCore`]: the batches that a gate holds.
+//! [`Passing`]: a batch that comes to a gate; [`GateCore`]: the rule of a gate and the batches that
+//! the gate holds.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,14 +10,14 @@ use latchwork_verbs::{ComputeNodeId, Message, Target, WorkRequest};
 use crate::batch::Batch;
 use crate::inbox::Mailbox;
 
-/// The place on the way of a batch where a gate holds it.
+/// The stage of a batch at which a gate can hold the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leg {
-    /// The batch is submitted, and no request of it has taken effect.
+    /// The batch is submitted, and none of its requests has taken effect.
     There,
-    /// The message has been delivered, and the batch goes on to its completion. The receiver has
-    /// not seen the message yet, as when the receiving worker lost its CPU. Other messages overtake
-    /// the held one.
+    /// The message has been delivered, and its batch continues to its completion. But the receiver
+    /// has not seen the message yet, as if the receiving worker had lost its CPU. Other messages
+    /// overtake the held message.
     Inbox,
     /// The whole batch has taken effect, and its completion has not come. The batch still counts
     /// against the NIC's limits.
@@ -26,7 +27,7 @@ pub enum Leg {
 /// A batch that comes to a gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// Where the batch is.
+    /// The stage of the batch.
     pub leg: Leg,
     /// The node that posted the batch.
     pub from: ComputeNodeId,
@@ -38,11 +39,13 @@ pub struct Passing<'a> {
 
 pub(crate) type Rule = dyn FnMut(&Passing<'_>) -> bool;
 
+/// The part of a gate that the fabric uses.
 pub(crate) struct GateCore {
     pub(crate) rule: RefCell<Box<Rule>>,
     pub(crate) held: RefCell<VecDeque<Held>>,
 }
 
+/// A batch that a gate holds.
 pub(crate) struct Held {
     pub(crate) leg: Leg,
     pub(crate) from: ComputeNodeId,
@@ -50,6 +53,7 @@ pub(crate) struct Held {
     pub(crate) what: What,
 }
 
+/// What continues when the gate releases the batch: a flight by its key, or a delivered message.
 pub(crate) enum What {
     Flight(u32),
     Message(Rc<Mailbox>, Message),

@@ -15,20 +15,22 @@ use crate::nic::QueuePairs;
 use crate::node::{Node, There, bit};
 use crate::world::World;
 
-/// The send queue of one endpoint to one target: the batches pushed back, and those in flight.
+/// The send queue of one endpoint to one target: the batches that wait for room, and the batches in
+/// flight.
 pub(crate) struct Lane {
-    /// The node that posts, for its regions.
+    /// The node that posts, with the regions of its local buffers.
     pub(crate) own: Rc<Node>,
     pub(crate) there: There,
     pub(crate) completions: Rc<Completions>,
     waiting: RefCell<VecDeque<Box<Flight>>>,
     reads: Cell<usize>,
     requests: Cell<usize>,
-    /// The keys of the flights in the order of submission, where that order matters.
+    /// The keys of the batches in flight, in the order of submission. Empty when batches may
+    /// overtake each other.
     pub(crate) flights: RefCell<VecDeque<u32>>,
     pub(crate) last_arrival: Cell<Time>,
     pub(crate) queue_pairs: QueuePairs,
-    /// Whether a batch has failed with `Disconnected`.
+    /// Whether a batch of this send queue has failed with `Disconnected`.
     pub(crate) lost: Cell<bool>,
 }
 
@@ -53,7 +55,8 @@ impl Lane {
         self.there.node.as_ref().is_some_and(|there| self.own.removed.get() & bit(there.id) != 0)
     }
 
-    /// Counts `batch` against the limits. False, and nothing counted, when it does not fit.
+    /// Counts `batch` against the limits. Returns false and counts nothing when the batch does not
+    /// fit.
     fn take_room(&self, batch: &Batch, world: &World) -> bool {
         let reads = self.reads.get() + batch.reads();
         let requests = self.requests.get() + batch.requests().len();
@@ -78,8 +81,8 @@ impl Lane {
         self.requests.set(self.requests.get() - batch.requests().len());
     }
 
-    /// Sends a batch at the time `from` of its worker's clock, behind the batches pushed back.
-    /// False when this batch is pushed back too.
+    /// Sends a batch at the time `from` of its worker's clock. Returns false when the batch must
+    /// wait for room, or behind other batches that wait.
     pub(crate) fn send(&self, flight: Box<Flight>, world: &World, from: Time) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.is_empty() || !self.take_room(&flight.batch, world) {
@@ -96,7 +99,7 @@ impl Lane {
         true
     }
 
-    /// Sends the batches pushed back that fit now. Returns their number.
+    /// Sends the waiting batches for which there is room, in order. Returns their number.
     pub(crate) fn send_waiting(&self, world: &World, from: Time) -> usize {
         let mut sent = 0;
         loop {
@@ -116,12 +119,12 @@ impl Lane {
     }
 }
 
-/// The send queues of one endpoint, by the number of the node.
+/// The send queues of one endpoint, by the id of the target node.
 #[derive(Default)]
 pub(crate) struct Lanes {
     memory: Vec<Option<Rc<Lane>>>,
-    /// The send queues to each compute node with the keys of their regions. A node usually has only
-    /// one.
+    /// The send queues to each compute node, with the key of the target region. A node usually has
+    /// one target region.
     compute: Vec<Vec<(u16, Rc<Lane>)>>,
 }
 
@@ -163,7 +166,7 @@ impl Lanes {
         }
     }
 
-    /// All send queues, always in the same order.
+    /// All send queues, in the same order in every call, so that one seed gives one run.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rc<Lane>> {
         let compute = self.compute.iter().flatten().map(|(_, lane)| lane);
         self.memory.iter().flatten().chain(compute)

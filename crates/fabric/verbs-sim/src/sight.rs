@@ -1,4 +1,4 @@
-//! [`Sight`]: one step of a batch, as an observer of the fabric sees it.
+//! [`Sight`]: one step of a batch, as a watcher of the fabric sees it.
 //!
 //! ```text
 //!   Posted ──► Struck (its atomics) ──► Delivered (its message) ──► Completed
@@ -12,8 +12,8 @@ use latchwork_verbs::{AtomicOutcome, ComputeNodeId, Message, Target, VerbError, 
 /// A step of a batch in flight, for logs; see [`SimFabric::watch`](crate::SimFabric::watch).
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
-    /// The key of the batch. It is unique among the batches in flight, and is reused later. `None`
-    /// for the second copy of a message: its batch may be complete.
+    /// The key of the batch. The key is unique among the batches in flight, and is reused later.
+    /// `None` for the second copy of a message, because its batch may be complete.
     pub flight: Option<u32>,
     /// The node that posted the batch.
     pub from: ComputeNodeId,
@@ -28,7 +28,7 @@ pub struct Sight<'a> {
 /// A step of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchStep<'a> {
-    /// The endpoint hands the batch to the network, or the batch ends because it cannot be sent.
+    /// The endpoint submits the batch, or the batch ends because it cannot be sent.
     Posted,
     /// An atomic has taken effect.
     Struck {
@@ -41,7 +41,7 @@ pub enum BatchStep<'a> {
     },
     /// The message of the batch arrives at the inbox.
     Delivered(&'a Message),
-    /// The poster can learn of the end of the batch.
+    /// The completion of the batch arrives at the poster.
     Completed(&'a Result<AtomicOutcome, VerbError>),
     /// A fault happens to the batch.
     Fault(Strike),
@@ -56,7 +56,7 @@ pub enum Strike {
     Lost,
     /// The message of the batch arrives a second time, this much later.
     Duplicated(Duration),
-    /// The batch will fail, cut off behind this many of its requests.
+    /// The batch will fail, and is cut off behind this many of its requests.
     CutOff(usize),
 }
 

@@ -26,7 +26,8 @@ impl World {
         self.schedule(delay, key, Event::Arrive);
     }
 
-    /// Schedules every request of a flight that nothing holds back.
+    /// Schedules the beginning of every request of a batch for which no earlier request must take
+    /// effect first.
     pub(crate) fn advance(&self, drawn: &Drawn, key: u32) {
         let mut from = 0;
         while let Some((request, kind)) = self.with(key, |flight| flight.ready(from)) {
@@ -43,7 +44,8 @@ impl World {
         }
     }
 
-    /// Whether an earlier batch of the same queue pair holds back a request of kind `kind`.
+    /// Whether a request of an earlier batch on the same queue pair must take effect before a
+    /// request of kind `kind`.
     fn held_back_by_earlier(&self, drawn: &Drawn, key: u32, kind: WorkRequestKind) -> bool {
         if drawn.reorder_batches {
             return false;
@@ -95,7 +97,8 @@ impl World {
         }
     }
 
-    /// Marks a request that has taken effect or never will, and schedules the requests behind it.
+    /// Marks a request that has taken effect or never will, and schedules the requests that waited
+    /// for it.
     fn done(&self, drawn: &Drawn, key: u32, request: usize) {
         self.with(key, |flight| flight.done(request));
         strict_assert!(

@@ -1,4 +1,4 @@
-//! The watcher of a fabric: it sees every step of every batch.
+//! The watcher of a fabric: a function that sees every step of every batch.
 
 use latchwork_verbs::{ComputeNodeId, Message, Target, WorkRequest};
 
@@ -8,8 +8,8 @@ use crate::world::World;
 
 impl SimFabric {
     /// Shows `watcher` every step of every batch from now on, in the order of events. A new watcher
-    /// replaces the earlier one. The watcher must not call the fabric, and nothing in the world
-    /// depends on it.
+    /// replaces the earlier one. The watcher must not call the fabric. A watcher changes nothing in
+    /// the world, not even the event hash.
     pub fn watch(&self, watcher: impl FnMut(&Sight<'_>) + 'static) {
         *self.world.watcher.borrow_mut() = Some(Box::new(watcher));
     }

@@ -20,7 +20,8 @@ use crate::passing::{GateCore, Leg, Passing, What};
 use crate::send_queue::Lane;
 use crate::sight::{BatchStep, Strike, Watcher};
 
-/// The state that all endpoints share, and the actor whose events are the steps of batches.
+/// The state that all endpoints of a fabric share. The world is also the kernel's actor whose
+/// events are the steps of batches.
 pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) config: SimConfig,
@@ -96,8 +97,8 @@ impl World {
         }
     }
 
-    /// A flight for a batch that is about to be sent, from a completed flight if there is one.
-    /// Flights are large, and reuse leaves most of their bytes unwritten.
+    /// Makes a flight for a posted batch, from a completed flight if there is one. A flight is
+    /// large, and its reuse avoids writing most of its bytes.
     pub(crate) fn flight(
         &self,
         lane: &Rc<Lane>,
@@ -127,7 +128,8 @@ impl World {
         self.kernel.schedule(at, actor, event.payload(key));
     }
 
-    /// A request has taken effect, wholly or in part.
+    /// Counts a request that has taken effect, wholly or in part, and shows an atomic to the
+    /// watcher.
     pub(crate) fn took_effect(&self, key: u32, request: usize) {
         self.verbs.set(self.verbs.get() + 1);
         strict_assert!(self.verbs.get() > 0, "the count of verbs wraps");
@@ -150,8 +152,8 @@ impl World {
         gates.push(gate);
     }
 
-    /// The gate that holds the batch on this leg, if any. Every gate's rule runs, also behind a
-    /// gate that has picked the batch.
+    /// The first gate that picks the batch on this leg, if any. The rules of all gates run, also
+    /// those behind a gate that has picked the batch.
     fn gate_for(&self, leg: Leg, from: ComputeNodeId, batch: &Batch) -> Option<Rc<GateCore>> {
         let (target, requests) = (batch.target, batch.requests());
         let passing = Passing { leg, from, target, requests };
@@ -162,7 +164,7 @@ impl World {
         })
     }
 
-    /// Whether a gate took the flight on this leg.
+    /// Offers the flight to the gates on this leg. True when a gate now holds the flight.
     fn is_held(&self, leg: Leg, key: u32) -> bool {
         if self.gates.borrow().is_empty() {
             return false;
@@ -172,7 +174,8 @@ impl World {
         gate.inspect(|gate| gate.hold(leg, from, batch, What::Flight(key))).is_some()
     }
 
-    /// Makes the connection fail, behind `done` requests, under a flight that has not arrived.
+    /// Decides that the connection of a batch fails behind `done` of its requests. The batch has
+    /// not arrived yet.
     pub(crate) fn cut_off(&self, key: u32, done: usize) {
         let done = self.with(key, |flight| {
             let done = done.min(flight.len());
@@ -188,7 +191,7 @@ impl World {
         self.schedule(Duration::ZERO, key, next);
     }
 
-    /// Sends a batch. With the times of a NIC, `from` is the time of its worker's clock.
+    /// Submits a batch. With the times of a NIC, `from` is the time of its worker's clock.
     pub(crate) fn submit(&self, flight: Box<Flight>, from: Time) {
         let mut flight = match self.send_or_end(flight) {
             Ok(flight) => flight,
@@ -258,7 +261,7 @@ impl World {
         true
     }
 
-    /// Whether a gate took the message. The message then counts as delivered.
+    /// Offers a delivered message to the gates. True when a gate now holds the message.
     fn is_message_held(&self, key: u32, node: &Rc<Node>, message: Message) -> bool {
         if self.gates.borrow().is_empty() {
             return false;
@@ -270,8 +273,7 @@ impl World {
         gate.inspect(|gate| gate.hold(Leg::Inbox, from, batch, what)).is_some()
     }
 
-    /// Sends the completion of a batch back. The batch has taken all effects that it will ever
-    /// have.
+    /// Sends the completion of a batch back. No request of the batch takes effect later.
     pub(crate) fn leave_target(&self, key: u32) {
         let (cut, len) = self.with(key, |flight| (flight.cut, flight.len()));
         strict_assert!(

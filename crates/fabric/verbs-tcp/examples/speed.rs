@@ -24,7 +24,7 @@ use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpEndpoint, TcpFabric, T
 const BYTES: usize = 64 << 20;
 const MEMORY: MemoryNodeId = MemoryNodeId(0);
 const READ: u32 = 64;
-/// A batch frame with one READ, and its reply.
+/// The bytes of a batch frame with one READ (`ASK`), and of its reply (`ANSWER`).
 const ASK: usize = 28;
 const ANSWER: usize = 12 + READ as usize;
 
@@ -77,7 +77,7 @@ fn client(addr: SocketAddr) -> Outcome<(TcpFabric, ComputeNodeId)> {
 }
 
 fn post(endpoint: &mut TcpEndpoint, place: &mut u64, token: u64) -> Outcome<()> {
-    // Far apart, and over all of the memory.
+    // The READs are far apart, and spread over all of the memory.
     *place = (*place + 7919 * u64::from(READ)) % BYTES as u64;
     let local = LocalBuffer { region: RegionKey(0), offset: token * u64::from(READ), len: READ };
     let read = WorkRequest::Read { remote: *place, local };

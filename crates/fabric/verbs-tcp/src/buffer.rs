@@ -1,14 +1,15 @@
-//! [`Buffer`]: bytes that have arrived and are not used yet.
+//! [`Buffer`]: bytes from a socket that have arrived and are not used yet.
 
 use latchwork_strict::strict_assert;
 
-/// The first size of a buffer, and the size of a buffer that is often full.
+/// In bytes: the first size of a buffer (`FIRST`), and the size to which a buffer grows when reads
+/// fill it (`USUAL`). Only a longer frame makes a buffer larger.
 const FIRST: usize = 8 << 10;
 const USUAL: usize = 64 << 10;
 const _: () = assert!(FIRST <= USUAL, "the first room is the usual one at most");
 
-/// Bytes from a socket. The buffer grows to the size that frames and a busy connection need, and no
-/// further.
+/// Bytes from a socket. The buffer grows with the bytes that arrive, and beyond the usual size only
+/// for a longer frame.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -25,8 +26,8 @@ impl Buffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// Room behind the unused bytes. While fewer than `max` bytes are there, the room has at least
-    /// one byte.
+    /// The room behind the unused bytes. While there are fewer than `max` unused bytes, the room
+    /// has at least one byte.
     pub(crate) fn room(&mut self, max: usize) -> &mut [u8] {
         if self.start > 0 {
             strict_assert!(
@@ -51,7 +52,7 @@ impl Buffer {
     pub(crate) fn filled(&mut self, count: usize) {
         self.end += count;
         strict_assert!(self.end <= self.bytes.len(), "more is read than there was room for");
-        // The room was full, so the next read gets more room.
+        // The read has filled the room, so the next read gets more room.
         if self.end == self.bytes.len() && self.bytes.len() < USUAL {
             self.bytes.resize((2 * self.bytes.len()).min(USUAL), 0);
         }

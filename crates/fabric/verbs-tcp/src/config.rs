@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use crate::security::Security;
 
-/// The settings of a process in a fabric of sockets. [`TcpConfig::new`] has a default for all but
-/// the security.
+/// The settings of a process in a fabric over sockets. [`TcpConfig::new`] has a default for all
+/// settings except the security.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// How peers prove their identity. The same for all processes of a cluster.
     pub security: Security,
-    /// The address at which nodes listen that are added without an address. The operating system
-    /// chooses the port.
+    /// The address at which nodes listen that are added without an address of their own. The
+    /// operating system chooses the port.
     pub listen: IpAddr,
-    /// The number of threads that execute the verbs of peers, at least one. Each connection belongs
-    /// to one of the threads.
+    /// The number of threads of the agents, at least one. Each connection belongs to one of the
+    /// threads.
     pub threads: usize,
-    /// Limit of messages that wait in the inbox of one compute node, rounded up to a power of two.
-    /// Further messages wait at the senders.
+    /// The largest number of messages in the inbox of one compute node, rounded up to a power of
+    /// two. Further messages wait at the senders.
     pub inbox_capacity: usize,
     /// The member epoch of this process. Agents refuse a member epoch that was fenced
     /// ([`Fabric::fence`](crate::TcpFabric::fence)).
     pub epoch: u64,
-    /// How long a peer may be silent while something is expected from it. After that the connection
-    /// has failed. The peer does not execute a batch of that connection that arrives too late.
+    /// The time for which an agent may be silent while a reply is due. After this time the client
+    /// treats the connection as failed. The agent does not execute a batch that arrives after its
+    /// batch lease, which is shorter than this time.
     pub patience: Duration,
     /// Time limit of one attempt to connect, greetings included.
     pub connect_time: Duration,
@@ -32,17 +33,19 @@ pub struct TcpConfig {
     pub limits: AgentLimits,
 }
 
-/// The limits of an agent.
+/// The limits of each agent. An agent serves one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AgentLimits {
-    /// Limit of connections of peers with a proved identity.
+    /// The largest number of connections of clients with a proved identity.
     pub connections: usize,
-    /// Limit of connections of unauthenticated clients. Further ones are refused as busy.
+    /// The largest number of connections of unauthenticated clients. The agent refuses further
+    /// connections as busy.
     pub strangers: usize,
-    /// Time limit for a connection to prove its identity. With TLS, the handshake before the
-    /// greetings has the same limit again.
+    /// The time limit of the greetings, in which a client proves its identity. With TLS, the
+    /// handshake before the greetings has the same limit again.
     pub greeting_time: Duration,
-    /// Time limit for a peer to read the bytes sent to it. Then its connection is closed.
+    /// The time limit for a client to read its replies. After this time the agent closes the
+    /// connection.
     pub write_time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Errors of sockets, peers and credentials.
+//! [`TcpError`]: errors of sockets, peers and credentials.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,8 @@ pub enum TlsText {
     Certificate,
     /// The private key.
     Key,
-    /// The private key together with the certificate. Each of them alone is readable.
+    /// The private key together with the certificate: each is readable, and they do not fit each
+    /// other.
     Pair,
     /// The name that all certificates have.
     Name,
@@ -37,8 +38,8 @@ impl fmt::Display for TlsText {
     }
 }
 
-/// The reason why a fabric cannot be made or extended, or why a peer cannot be reached. Many texts
-/// say what the user should do.
+/// Why a fabric cannot be made or extended, or why a peer cannot be reached. Many of the error
+/// texts say what the user should do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TcpError {
     /// A secret that is too short.
@@ -86,7 +87,8 @@ pub enum TcpError {
         /// The error of the operating system.
         why: String,
     },
-    /// No process at the address has accepted the connection and completed the greetings in time.
+    /// No process at the address accepted the connection and completed the greetings within the
+    /// time limit.
     #[error(
         "{addr} did not complete the greetings within {limit:?}; is that the address of {node}?"
     )]
@@ -115,7 +117,7 @@ pub enum TcpError {
     Ended {
         /// The agent's address.
         addr: SocketAddr,
-        /// The error that ended it.
+        /// The error that ended the connection.
         why: String,
     },
     /// TLS failed.
@@ -131,10 +133,11 @@ pub enum TcpError {
     NoAgent {
         /// The address.
         addr: SocketAddr,
-        /// The error in its bytes.
+        /// The error in the bytes that the process sent.
         why: WireError,
     },
-    /// The agent does not know the secret.
+    /// The process at the address has not proved that it knows the secret, so it is no agent of
+    /// this cluster.
     #[error("{addr} does not know the secret of this cluster: it is not trusted")]
     Impostor {
         /// The address.
@@ -152,7 +155,7 @@ pub enum TcpError {
 }
 
 impl TcpError {
-    /// Whether another attempt may succeed soon.
+    /// Whether a new attempt to connect may succeed soon.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             TcpError::Refused { refusal, .. } => *refusal == Refusal::Busy,

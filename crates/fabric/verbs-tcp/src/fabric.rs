@@ -1,4 +1,5 @@
-//! [`TcpFabric`]: the nodes of this process, and the peers that the process knows.
+//! [`TcpFabric`]: the nodes of this process, and the nodes of other processes that this process has
+//! added.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,18 +19,19 @@ use crate::inner::Inner;
 use crate::peers::{Peer, Peers};
 use crate::wire::TcpNode;
 
-/// The part of a fabric of sockets that one process has: its own nodes and the addresses of others.
-/// Each own node has an agent that listens at its own address. Clones are the same fabric.
+/// One process's part of a fabric over sockets: its own nodes, and the addresses of other
+/// processes' nodes. Each own node has an agent that listens at an address of its own. Clones are
+/// the same fabric.
 ///
-/// When the last clone and the last endpoint are dropped, the agents stop. For its peers, the nodes
-/// of the process are then lost.
+/// When the last clone and the last endpoint are dropped, the agents stop. After this no other
+/// process reaches the nodes of this process.
 #[derive(Clone)]
 pub struct TcpFabric {
     inner: Arc<Inner>,
 }
 
 impl TcpFabric {
-    /// A fabric without nodes and peers, with its threads started.
+    /// Makes a fabric without nodes and peers, and starts its threads.
     ///
     /// # Errors
     /// [`TcpError::Thread`].
@@ -102,9 +104,9 @@ impl TcpFabric {
         SocketAddr::new(self.inner.config.listen, 0)
     }
 
-    /// Registers memory of a compute node of this process, as a local buffer of its own verbs and
-    /// as a target of its peers. Keys count from 0 per node. The fabric keeps the region as long as
-    /// the fabric exists.
+    /// Registers memory of a compute node of this process. The memory can be a local buffer of the
+    /// node's own verbs, and a target of its peers' verbs. Keys count from 0 per node. The fabric
+    /// keeps the region as long as the fabric exists.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`].
@@ -116,7 +118,7 @@ impl TcpFabric {
         self.inner.compute(node)?.register(region).ok_or(SetupError::TooManyRegions(node))
     }
 
-    /// A new endpoint for one worker of `node`, a node of this process.
+    /// Makes an endpoint for one worker of `node`, a node of this process.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`].
@@ -152,23 +154,24 @@ impl TcpFabric {
 
     // ---- peers -------------------------------------------------------------------------------------
 
-    /// Adds a node of another process, on behalf of `own` (any node of this process). The call
-    /// requests the node's regions from its agent at `addr`. From then on the peer is exactly this
-    /// start of the node: a later start of the node refuses the connection.
+    /// Adds a node of another process. The call requests the node's regions from the node's agent
+    /// at `addr`, and waits for the answer; `own` is any node of this process. The peer is this one
+    /// start of the node: a later start of the node refuses connections for the earlier start.
     ///
     /// # Errors
-    /// [`TcpError::KnownPeer`], or the reason why the agent could not be reached. In both cases the
-    /// node is not added.
+    /// [`TcpError::KnownPeer`], or the error by which the agent could not be reached. In both cases
+    /// the node is not added.
     pub fn add_peer(&self, own: TcpNode, node: TcpNode, addr: SocketAddr) -> Result<(), TcpError> {
         let peer = Peer::remote(node, addr);
         self.inner.ask(&peer, own)?;
         if self.inner.peers.add(peer) { Ok(()) } else { Err(TcpError::KnownPeer { node }) }
     }
 
-    /// Disconnects a compute node. From now on verbs of this process to the node, also those pushed
-    /// back, complete with [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) or
-    /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that were sent to
-    /// its agent before end as usual. The node's own verbs to nodes of this process are not
+    /// Cuts a compute node off. From now on verbs of this process to the node, also those that wait
+    /// for room, complete with
+    /// [`VerbError::Disconnected`](latchwork_verbs::VerbError::Disconnected) or
+    /// [`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable). Verbs that were already
+    /// sent to the node's agent end as usual. The node's own verbs to nodes of this process are not
     /// affected; see [`TcpFabric::fence`].
     ///
     /// # Errors
@@ -180,7 +183,7 @@ impl TcpFabric {
         Ok(())
     }
 
-    /// Disconnects a memory node, in the same way as [`TcpFabric::disconnect`].
+    /// Cuts a memory node off, in the same way as [`TcpFabric::disconnect`].
     ///
     /// # Errors
     /// [`SetupError::UnknownMemoryNode`].
@@ -194,31 +197,37 @@ impl TcpFabric {
         Ok(())
     }
 
-    /// Removes a dead node of another process, so that another start of the node can be added. All
-    /// verbs of this process to the old node that have no reply end with an error, also those that
-    /// were sent before. False when no such node is known, or the node is in this process.
+    /// Removes a dead node of another process, so that a new start of the node can be added. All
+    /// verbs of this process to the old node that have no reply end with an error, also verbs that
+    /// were already sent. Returns false when no such node is known, or when the node is in this
+    /// process.
     pub fn remove_peer(&self, node: TcpNode) -> bool {
         self.inner.peers.remove(node)
     }
 
-    /// Fences `node`: from now on the nodes of this process refuse it with epochs below `epoch`.
-    /// True: no verb of these epochs is executed here any more. False: the connections did not stop
-    /// within `patience`. Then some nodes of this process may begin to refuse the fenced node only
-    /// later.
+    /// Fences `node`: from now on all nodes of this process refuse connections of `node` with a
+    /// member epoch below `epoch`. Returns true when none of them executes a verb of these member
+    /// epochs any more. Returns false when not all connections stopped within `patience`, which
+    /// counts for all nodes together.
     pub fn fence(&self, node: TcpNode, epoch: u64, patience: Duration) -> bool {
         let hosted = self.inner.hosted.lock().clone();
+        // All nodes refuse the fenced node before this call waits for any connection.
+        let stopping: Vec<_> =
+            hosted.iter().map(|hosted| hosted.seats.fence(node, epoch)).collect();
         let (sender, receiver) = channel();
         self.inner.turns.next().spawn(async move {
-            let mut all = true;
-            for hosted in hosted {
-                all &= hosted.seats.fence(node, epoch, patience).await;
-            }
-            let _ = sender.send(all);
+            let all = async {
+                for stopping in stopping {
+                    stopping.ended().await;
+                }
+            };
+            let ended = tokio::time::timeout(patience, all).await;
+            let _ = sender.send(ended.is_ok());
         });
         receiver.recv_timeout(patience).unwrap_or(false)
     }
 
-    /// The numbers of connections that the agents of this process have refused.
+    /// The numbers of connections that the agents of this process have refused, by cause.
     pub fn refused(&self) -> Refused {
         self.inner.counters.snapshot()
     }

@@ -1,4 +1,4 @@
-//! [`Inner`]: the nodes of this process and its peers, as all handles of the fabric see them.
+//! [`Inner`]: the state that all clones and endpoints of a fabric share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::peers::{Peer, Peers};
 use crate::security::random;
 use crate::wire::TcpNode;
 
+/// The settings, nodes, peers and threads of one process's fabric.
 pub(crate) struct Inner {
     pub(crate) config: TcpConfig,
     pub(crate) clock: Clock,
@@ -37,7 +38,8 @@ impl Inner {
         self.hosted(TcpNode::Compute(id)).ok_or(SetupError::UnknownNode(id))
     }
 
-    /// Requests the regions of a peer from its agent, and waits for the answer.
+    /// Requests the regions of a peer from the peer's agent. Blocks the thread until the answer,
+    /// for at most twice the time limit of an attempt to connect.
     pub(crate) fn ask(&self, peer: &Peer, own: TcpNode) -> Result<(), TcpError> {
         if peer.is_here() {
             return Ok(());
@@ -49,7 +51,8 @@ impl Inner {
         self.turns.next().spawn(async move {
             let _ = sender.send(connect(&security, &wanted, limit).await);
         });
-        // The attempt has its own deadline, which starts with the attempt.
+        // The attempt has its own deadline, which starts when a thread begins the attempt. So this
+        // wait is longer.
         let connected = receiver.recv_timeout(2 * limit).map_err(|_| TcpError::Deadline {
             node: peer.node,
             addr: peer.addr,
@@ -65,24 +68,29 @@ impl Inner {
         addr: SocketAddr,
         content: (Option<shm::ShmInbox>, Vec<Arc<Region>>),
     ) -> Result<SocketAddr, TcpError> {
+        let known = || match node {
+            TcpNode::Compute(id) => SetupError::DuplicateNode(id).into(),
+            TcpNode::Memory(_) => TcpError::KnownPeer { node },
+        };
         if self.peers.get(node).is_some() {
-            return Err(match node {
-                TcpNode::Compute(id) => SetupError::DuplicateNode(id).into(),
-                TcpNode::Memory(_) => TcpError::KnownPeer { node },
-            });
+            return Err(known());
         }
-        // Never 0: in a greeting 0 means any incarnation.
+        // The lowest bit is set, because 0 means any start of the node in a greeting.
         let incarnation = u64::from_le_bytes(random()?) | 1;
         let TcpConfig { security, limits, .. } = &self.config;
         let rules = (security.clone(), *limits);
         let counters = Arc::clone(&self.counters);
         let hosted = Hosted::new(node, incarnation, content, rules, self.clock, counters);
         let hosted = Arc::new(hosted);
-        let bound = listen(Arc::clone(&hosted), addr, self.turns.clone())?;
+        let listener = listen(addr, &self.turns)?;
+        let bound = listener.bound;
+        // Another thread may have added the node since the check above. Then the drop of the
+        // listener frees its port.
         if !self.peers.add(Peer::hosted(Arc::clone(&hosted), bound)) {
-            return Err(TcpError::KnownPeer { node });
+            return Err(known());
         }
-        self.hosted.lock().push(hosted);
+        self.hosted.lock().push(Arc::clone(&hosted));
+        listener.start(hosted, self.turns.clone());
         Ok(bound)
     }
 }

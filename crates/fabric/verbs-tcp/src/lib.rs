@@ -3,8 +3,8 @@
 //! Each node of a process has an *agent* with an address of its own. The agents of a process share
 //! a few threads, each with a single-threaded `tokio` runtime. An agent reads batches from
 //! connections, executes the batches on the node's memory, and replies. The workers of a process
-//! reach all nodes through the agents of those nodes. Each worker has its own connections and polls
-//! them as it would poll a completion queue.
+//! reach each node through the node's agent, also the nodes of their own process. Each worker has
+//! its own connections, and polls them as it would poll a completion queue.
 //!
 //! ```text
 //!   worker of compute node 1                        process of memory node 0
@@ -21,36 +21,37 @@
 //! - An agent executes nothing for a client that has not proved its identity. The proof is a
 //!   certificate of the cluster's authority ([`Tls`]) or a shared secret ([`Secret`]). Without a
 //!   proof a client learns only the version, random bytes and the reason of a refusal.
-//! - One thread executes the frames of one connection, in their order, with the barriers of the
-//!   shared-memory fabric. Atomics are those of the CPU: the CPU of a node may also use atomics on
-//!   the node's own memory.
-//! - After the completion of a batch, also of a failed one, no request of the batch takes effect. A
-//!   new connection replaces a failed one only when the agent has stopped executing for the failed
-//!   one ([`VerbError::Ambiguous`]). When no new connection can be made, the client waits until the
-//!   agent cannot begin the batch any more. That is so when the *batch lease*, which the client
-//!   sends in front of the batch, has ended on the agent's clock ([`VerbError::Disconnected`]).
-//!   Three cases are outside this rule. For a removed node the client does not wait. It does not
-//!   wait either after an error of connecting that does not pass, for example a final refusal or a
-//!   failed TLS handshake. An agent that pauses between its check of the lease and the execution,
-//!   for more than a quarter of the patience, may execute late.
-//! - Bounds hold for the bytes that wait at either end of a connection, and for the number of
-//!   unauthenticated clients. Bounds also hold for the time of a greeting, of a silence while a
-//!   reply is due, and of an attempt to connect. Batches beyond a full connection wait in the
+//! - One thread executes the frames of one connection, in their order, with the memory fences of
+//!   the shared-memory fabric. Atomics are those of the CPU: the CPU of a node may also use atomics
+//!   on the node's own memory.
+//! - After the completion of a batch, also of a failed batch, no request of the batch takes effect.
+//!   A new connection replaces a failed connection only when the agent has stopped executing for
+//!   the failed connection ([`VerbError::Ambiguous`]). When no new connection can be made, the
+//!   client waits until the agent cannot begin the batch any more ([`VerbError::Disconnected`]).
+//!   The client sends a *batch lease* in front of the batch. On the agent's clock, the agent does
+//!   not begin the batch after the end of the batch lease. The rule has three exceptions. The
+//!   client does not wait for a removed node. The client does not wait after an error of connecting
+//!   that will not pass, for example a final refusal or a failed TLS handshake. An agent may
+//!   execute late if it pauses between its check of the batch lease and the execution, longer than
+//!   a quarter of the patience.
+//! - Each connection has a bound for the bytes that wait at either end, and each agent has a bound
+//!   for the number of unauthenticated clients. The greetings, a silence while a reply is due, and
+//!   an attempt to connect have time limits. Batches for which a connection has no room wait in the
 //!   endpoint, without a bound.
-//! - Without work no thread uses CPU. Agents sleep in the kernel, and a worker without batches in
-//!   flight may park.
+//! - Without work no thread uses the CPU. Agents sleep in the kernel, and a worker without batches
+//!   in flight may park.
 //!
-//! The fabric survives peers that vanish, pause, come back or are started anew, and the bytes of
-//! unauthenticated clients. Many unauthenticated clients at once can delay new connections. It does
-//! not survive a malicious peer with a proved identity: every member of the cluster may write its
-//! memory.
+//! The fabric survives peers that vanish, pause, come back or are started anew, and arbitrary bytes
+//! of unauthenticated clients. Many unauthenticated clients at once can delay new connections. The
+//! fabric does not protect against a malicious peer with a proved identity, because every member of
+//! the cluster may write the cluster's memory.
 //!
 //! [`VerbError::Ambiguous`]: latchwork_verbs::VerbError::Ambiguous
 //! [`VerbError::Disconnected`]: latchwork_verbs::VerbError::Disconnected
 //!
 //! # Example
 //!
-//! Both processes in one:
+//! Two fabrics, as two processes have them. Here one process has both:
 //!
 //! ```
 //! use latchwork_verbs::{ComputeNodeId, Endpoint, MemoryNodeId, Region, WorkRequest, Target};

@@ -1,4 +1,4 @@
-//! [`Peer`]: a node that this process knows. [`Peers`]: all of them.
+//! [`Peer`]: a node that this process knows. [`Peers`]: all nodes that this process knows.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use latchwork_verbs::Target;
 use crate::agent::Hosted;
 use crate::wire::{TcpNode, Welcome};
 
-/// A node that can be the target of verbs, in this process or another. A `Peer` is one start of a
-/// node: a later start of the node is another `Peer`.
+/// A node that can be the target of verbs, in this process or in another process. A `Peer` is one
+/// start of a node: a later start of the node is another `Peer`.
 pub(crate) struct Peer {
     pub(crate) node: TcpNode,
     pub(crate) addr: SocketAddr,
     /// The node itself, when it is in this process.
     hosted: Option<Arc<Hosted>>,
-    /// 0 until the incarnation is known.
+    /// The random number of this start of the node; 0 until it is known.
     incarnation: AtomicU64,
-    /// The lengths of the known regions.
+    /// The lengths of the known regions in bytes, by key.
     lengths: RwLock<Vec<u64>>,
     disconnected: AtomicBool,
     removed: AtomicBool,
@@ -44,7 +44,7 @@ impl Peer {
         }
     }
 
-    /// Whether this is a node of this process, of which everything is known.
+    /// Whether this is a node of this process. All regions of such a node are known.
     pub(crate) fn is_here(&self) -> bool {
         self.hosted.is_some()
     }
@@ -57,7 +57,8 @@ impl Peer {
         }
     }
 
-    /// Takes the answer of the node's agent. Regions are only ever added.
+    /// Takes the answer of the node's agent. A longer list of regions replaces a shorter list,
+    /// because a node only adds regions.
     pub(crate) fn learn(&self, welcome: &Welcome, lengths: &[u64]) {
         self.incarnation.store(welcome.incarnation, Ordering::Relaxed);
         let mut known = self.lengths.write();
@@ -82,7 +83,8 @@ impl Peer {
         self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// Whether the node was removed. Then the outcome of verbs in its memory does not matter.
+    /// Whether the node was removed. The outcome of verbs in a removed node's memory does not
+    /// matter.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Relaxed)
     }
@@ -109,7 +111,7 @@ impl Peers {
         self.known.read().get(&node).cloned()
     }
 
-    /// Adds a node. False when there is already a node of that name.
+    /// Adds a node. False when a node with this name is already known.
     pub(crate) fn add(&self, peer: Peer) -> bool {
         let mut peers = self.known.write();
         if peers.contains_key(&peer.node) {
@@ -123,7 +125,7 @@ impl Peers {
         true
     }
 
-    /// Removes and disconnects a node of another process. False when there is none.
+    /// Removes a node of another process and cuts it off. False when no such node is known.
     pub(crate) fn remove(&self, node: TcpNode) -> bool {
         let mut peers = self.known.write();
         if peers.get(&node).is_none_or(|peer| peer.is_here()) {
@@ -134,8 +136,8 @@ impl Peers {
             peer.removed.store(true, Ordering::Relaxed);
             strict_assert!(!peers.contains_key(&node), "a removed node is still known");
         }
-        // The counter changes after the removal. A thread that sees the new number looks the node
-        // up under the lock, and does not find the removed peer.
+        // The counter changes after the removal. So a thread that sees the new count, and
+        // afterwards looks the node up under the lock, does not find the removed peer.
         self.removals.fetch_add(1, Ordering::Release);
         true
     }

@@ -1,4 +1,4 @@
-//! [`Security`]: how peers prove their identity.
+//! [`Security`]: how clients and agents prove that they belong to the cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::error::{TcpError, TlsText};
 
-/// How peers prove their identity. There is no mode without a proof.
+/// How clients and agents prove that they belong to the cluster. There is no mode without a proof.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Both sides prove that they know a secret. The later bytes are neither encrypted nor
-    /// authenticated. This mode is for a network that no other party can read or write.
+    /// Both sides prove that they know a secret. The bytes after the greetings are neither
+    /// encrypted nor authenticated. So this mode is only for a network that no other party can read
+    /// or write.
     Secret(Secret),
     /// Mutual TLS: both sides show a certificate signed by the cluster's authority.
     Tls(Tls),
@@ -28,10 +29,10 @@ pub enum Security {
 pub struct Secret(hmac::Key);
 
 impl Secret {
-    /// The fewest bytes of a secret.
+    /// The minimum length of a secret, in bytes.
     pub const MIN_LEN: usize = 16;
 
-    /// The secret with these bytes, which should be random: for example 32 bytes from
+    /// Makes the secret with these bytes. The bytes should be random, for example 32 bytes from
     /// `/dev/urandom`.
     ///
     /// # Errors
@@ -68,7 +69,8 @@ impl Secret {
         mac
     }
 
-    /// Whether `mac` is that of `parts`. The comparison takes the same time for every `mac`.
+    /// Whether `mac` is the authentication code of `parts` for `role`. The comparison takes the
+    /// same time for every `mac`.
     pub(crate) fn verify(&self, role: Role, parts: &[&[u8]], mac: &[u8; 32]) -> bool {
         // Each part has a known length or comes last, so two different sequences of parts never
         // give the same bytes.
@@ -84,7 +86,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The side that makes a proof. The proof of one side does not verify as the proof of the other.
+/// The side that makes a proof. A proof of the client does not verify as a proof of the agent, and
+/// the reverse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Client,
@@ -100,7 +103,7 @@ impl Role {
     }
 }
 
-/// Certificates of one process, for both directions.
+/// The certificates of one process, for its connections as a client and as an agent.
 #[derive(Clone)]
 pub struct Tls {
     pub(crate) connector: TlsConnector,
@@ -109,9 +112,10 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Certificates from texts in PEM form. `authority` is the certificate that signs those of all
-    /// processes. `certificate` is this process's own, with any intermediate ones, and `key` its
-    /// private key. `name` is the DNS name that every certificate of the cluster has.
+    /// Reads certificates from texts in PEM form. `authority` is the certificate whose key signs
+    /// the certificates of all processes. `certificate` is this process's own certificate, with
+    /// intermediate certificates if there are any, and `key` is its private key. `name` is the DNS
+    /// name that every certificate of the cluster has.
     ///
     /// # Errors
     /// [`TcpError::Certificate`], which names the wrong text and its error.
@@ -177,7 +181,7 @@ fn certificates(pem: &[u8], of: TlsText) -> Result<Vec<CertificateDer<'static>>,
     }
 }
 
-/// Unpredictable random bytes.
+/// Random bytes of the operating system, which no other party can predict.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], TcpError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| TcpError::NoRandom)?;

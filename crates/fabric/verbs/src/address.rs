@@ -5,15 +5,16 @@ use std::fmt;
 /// Bytes in one word.
 pub const WORD: usize = 8;
 
-/// Bytes at the head of each line that belong to the pool; the user's payload comes after them.
+/// Bytes at the head of each line that belong to the memory pool. The user's payload begins behind
+/// these bytes.
 pub const LINE_HEADER: usize = 32;
 const _: () = assert!(LINE_HEADER.is_multiple_of(8), "a payload begins at a word");
 
-/// A memory node of the pool.
+/// The id of a memory node. A memory node offers registered memory and runs no protocol code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemoryNodeId(pub u16);
 
-/// A compute node, 1 to 58: each compute node has one bit of a latch word (SELCC 4.3.1).
+/// The id of a compute node, 1 to 58. A latch word has one bit for each compute node (SELCC 4.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComputeNodeId(u8);
 
@@ -47,13 +48,15 @@ impl fmt::Debug for ComputeNodeId {
 /// An address in the memory pool: the memory node (16 bits) and the byte offset on that node (48
 /// bits).
 ///
-/// Offset 0 of node 0 is the pool's superblock, so the value zero is free for a null address.
+/// At offset 0 of node 0 the pool keeps its superblock, never a line. So the value zero is free for
+/// a null address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GlobalAddr(u64);
 
 impl GlobalAddr {
     /// The null address.
     pub const NULL: GlobalAddr = GlobalAddr(0);
+    /// The low bits of an address, which are the byte offset.
     const OFFSET_BITS: u32 = 48;
     const _CHECK: () =
         assert!(Self::OFFSET_BITS + u16::BITS == 64, "an address is a node and an offset");
@@ -109,7 +112,7 @@ impl fmt::Display for GlobalAddr {
     }
 }
 
-/// A region that a compute node registered with its fabric; keys count from 0 per node.
+/// The key of a region that a compute node registered with its fabric. Keys count from 0 per node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u16);
 
@@ -129,9 +132,9 @@ pub struct LocalBuffer {
 /// The node that a batch is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
-    /// A memory node: one address space, starting at 0.
+    /// A memory node. Its memory is one address space that starts at offset 0.
     Memory(MemoryNodeId),
-    /// A region of a compute node, for forwards into the node's frames and for messages to the
-    /// node.
+    /// A compute node, and the key of a region that the node registered. The verbs of the batch act
+    /// on this region; messages go to the node's inbox.
     Compute(ComputeNodeId, u16),
 }

@@ -1,5 +1,5 @@
-//! The atomics that shared words are made of. Under a model checker they are the checker's own, so
-//! that the checker explores the orders of their accesses.
+//! The atomics that shared words are made of. Under the model checker loom they are loom's atomics,
+//! so that loom explores the possible orders of the accesses.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

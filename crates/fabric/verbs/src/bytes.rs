@@ -2,7 +2,7 @@
 //!
 //! A byte string is the end of a word, then whole words, then the start of a word. Each of the
 //! three parts may be missing. A string inside one word is a part of that word. Whole words are
-//! copied at memory speed. No loop over bytes copies the other parts.
+//! copied in bulk. The two partial words are copied by shifts and masks, without a loop over bytes.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -34,14 +34,14 @@ impl Words<'_> {
         }
     }
 
-    /// Appends `len` bytes from byte `offset` to `to`. A `len` beyond the end of the view is cut
-    /// there.
+    /// Appends `len` bytes from byte `offset` to `to`. Bytes beyond the end of the view are not
+    /// appended.
     #[inline]
     pub fn append_to(&self, offset: usize, len: usize, to: &mut Vec<u8>) {
         let len = len.min(self.len().saturating_sub(offset));
         let (first, within) = (offset / WORD, offset % WORD);
         let head = head_len(within, len);
-        // The extra word is room for `append_part`, which appends a whole word first.
+        // The extra word is room for `append_part`, which stores a whole word and then truncates.
         to.reserve(len + WORD);
         if head > 0 {
             append_part(to, self.word(first) >> (8 * within), head);
@@ -94,7 +94,8 @@ impl Words<'_> {
         shift_words(source, target, to < from.start);
     }
 
-    /// Compares `len` bytes at byte `offset` with `other`, as byte strings.
+    /// Compares `len` bytes at byte `offset` with `other`, as byte strings. Bytes out of bounds
+    /// read as zero.
     #[inline]
     pub fn compare(&self, offset: usize, len: usize, other: &[u8]) -> Ordering {
         let common = &other[..len.min(other.len())];
@@ -125,7 +126,7 @@ impl Words<'_> {
         len.cmp(&other.len())
     }
 
-    /// Whether the `len` bytes at byte `offset` equal `other`.
+    /// Whether the `len` bytes at byte `offset` equal `other`. Bytes out of bounds read as zero.
     #[inline]
     pub fn equals(&self, offset: usize, len: usize, other: &[u8]) -> bool {
         if len != other.len() {
@@ -160,8 +161,8 @@ impl Words<'_> {
     }
 }
 
-/// How many of `len` bytes belong to the first word, when `within` bytes of that word come before
-/// them. The result is 0 if the bytes start at a word boundary.
+/// The number of bytes in the first word, of `len` bytes that begin `within` bytes behind the start
+/// of this word. The result is 0 if the bytes start at a word boundary.
 #[inline]
 fn head_len(within: usize, len: usize) -> usize {
     if within == 0 { 0 } else { len.min(WORD - within) }
@@ -209,7 +210,7 @@ fn append_part(to: &mut Vec<u8>, bits: u64, len: usize) {
     to.truncate(end);
 }
 
-/// Compares the low bytes of `bits` with 1 to 7 bytes.
+/// Compares the low bytes of `bits` with `part`, 1 to 7 bytes, as byte strings.
 #[inline]
 fn compare_part(bits: u64, part: &[u8]) -> Ordering {
     let unused = 64 - 8 * part.len();
@@ -234,7 +235,8 @@ mod tests {
         (0..words.len()).map(|i| words.u8(i)).collect()
     }
 
-    // All ways to start and end within a word, and lengths on both sides of every fast path.
+    // Spans that start and end at every place within a word. Their lengths lie on both sides of the
+    // bounds at which the code changes its method.
     fn spans() -> impl Iterator<Item = (usize, usize)> {
         let lens = (0..40).chain([64, 77, 500, 511, 512, 513, 519, 520, 600, 1000]);
         lens.flat_map(|len| (0..20).map(move |offset| (offset, len)))

@@ -9,16 +9,17 @@ use crate::request::{Completion, Message, WorkRequest, WorkRequestKind};
 
 /// One worker's connection to every node.
 ///
-/// Dropping an endpoint abandons the endpoint's batches. Batches that were not submitted never take
-/// effect. Completions that were not polled are lost. A submitted batch still takes effect, unless
+/// Dropping an endpoint abandons the endpoint's batches. A batch that was not submitted never takes
+/// effect. A completion that was not polled is lost. A submitted batch still takes effect, unless
 /// its target or its connection fails or is too slow.
 pub trait Endpoint {
     /// Accepts a batch for `target`; the completion of the batch carries `token`.
     ///
     /// The batch waits in the endpoint's software queue until [`ring`](Endpoint::ring). After a
-    /// change of the nodes, a fabric may also submit the batch in a later post. While the fabric's
-    /// own queues are full, the batch keeps waiting after the ring. Posting never fails for lack of
-    /// room. The local buffers belong to the fabric until the completion is polled.
+    /// node was cut off or replaced, a fabric may also submit the batch in a later post. While the
+    /// fabric's own queues are full, the batch stays in the software queue after the ring. Posting
+    /// never fails for lack of room. The local buffers belong to the fabric until the completion is
+    /// polled.
     ///
     /// # Errors
     /// Any error in the batch itself, also a target that does not exist. A refused batch has no
@@ -30,8 +31,9 @@ pub trait Endpoint {
         requests: &[WorkRequest],
     ) -> Result<(), VerbError>;
 
-    /// Announces that a WRITE of `len` bytes to this address is likely to be posted soon. A hint
-    /// without effect on results: a fabric that copies with the poster's CPU prefetches the memory.
+    /// Announces that a WRITE of `len` bytes to offset `remote` of `target` is likely to be posted
+    /// soon. A hint without effect on results: a fabric that copies with the poster's CPU
+    /// prefetches the memory.
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         let _ = (target, remote, len);
     }
@@ -41,23 +43,24 @@ pub trait Endpoint {
     fn ring(&mut self);
 
     /// Passes the completions that have arrived to `sink`, in any order, and submits batches that
-    /// had been pushed back. Returns true when at least one completion arrived.
+    /// waited for room in a full queue. Returns true when at least one completion arrived.
     ///
     /// After the successful completion of a READ, the data is in the local buffer. After the
     /// successful completion of a WRITE, the data is visible to every later verb of any node. The
     /// target's CPU need not see the data yet. To notify that CPU, the same batch sends a message,
-    /// or writes a sequence word, after the data.
+    /// or writes a word that the CPU polls, after the data.
     fn poll(&mut self, sink: &mut dyn FnMut(Completion)) -> bool;
 
     /// The number of accepted batches whose completions have not been polled.
     fn in_flight(&self) -> usize;
 
-    /// Whether the worker may park: true when every batch in flight will notify the worker.
+    /// Whether the worker may park: true when the completion of every batch in flight notifies the
+    /// worker.
     fn may_park(&self) -> bool;
 
     /// Sleeps until a completion may have arrived, for at most `time`. Returns `false` at once when
-    /// the fabric has nothing to sleep on. For a worker that may not park, on a core that other
-    /// threads want.
+    /// the fabric has nothing to sleep on. A worker that may not park calls this function when
+    /// other threads want its core.
     fn doze(&self, time: Duration) -> bool {
         let _ = time;
         false
@@ -79,14 +82,16 @@ pub trait Inbox {
 /// A worker's promise to poll an inbox. A new subscription is active. A worker that stops drops its
 /// subscription.
 ///
-/// A sender that finds an active subscriber wakes no worker. No message is left waiting: an active
-/// subscriber polls, parks or is dropped, and parking and dropping check the inbox once more.
+/// A sender that finds an active subscription wakes no worker. The message is still received: an
+/// active worker polls, parks or drops its subscription. Parking and dropping check the inbox once
+/// more.
 pub trait Subscription {
-    /// Requests to stop polling until the notifier fires.
+    /// Announces that the worker stops polling until its notifier fires.
     ///
-    /// Returns false when a message may wait, or when no message could wake the worker. The worker
-    /// then stays active and must poll. Returns true when the worker may park. After a park the
-    /// worker must call [`unparked`](Subscription::unparked) before the next poll.
+    /// Returns false when a message may be in the inbox, or when the fabric cannot wake the worker
+    /// for a message. The worker then stays active and must poll. Returns true when the worker may
+    /// park. After a park the worker must call [`unparked`](Subscription::unparked) before the next
+    /// poll.
     fn park(&self) -> bool;
 
     /// Makes the worker active again after a park, whatever the cause of the wake.
@@ -96,8 +101,8 @@ pub trait Subscription {
 /// Checks the sizes, the alignment and the bounds of a batch. Every backend calls this function in
 /// [`Endpoint::post`], before any request of the batch takes effect.
 ///
-/// `remote_len` is the length in bytes of the target's memory, if the target has memory.
-/// `local_len` gives the length in bytes of a registered region of the posting node.
+/// `remote_len` is the length in bytes of the target's memory; `None` when the target has no
+/// memory. `local_len` gives the length in bytes of a registered region of the posting node.
 ///
 /// # Errors
 /// The error of the first request that is wrong, or of the batch as a whole.

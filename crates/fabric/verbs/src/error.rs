@@ -10,7 +10,7 @@ use crate::region::RegionError;
 ///
 /// [`VerbError::Disconnected`], [`VerbError::Unreachable`], [`VerbError::Ambiguous`] and
 /// [`VerbError::SelfFenced`] can come after the post. All other errors are found when the batch is
-/// posted, and a batch that was refused then has had no effect.
+/// posted. A batch that the post refuses has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
     /// A request reaches beyond the target's memory.
@@ -60,13 +60,13 @@ pub enum VerbError {
     /// A batch has no request, or more than [`BATCH_MAX`].
     #[error("a batch of {len} requests: 1 to {BATCH_MAX} are possible")]
     BatchLength {
-        /// How many it has.
+        /// The number of requests in the batch.
         len: usize,
     },
     /// A batch has more than [`BATCH_ATOMICS_MAX`] atomics.
     #[error("a batch with {count} atomics: at most {BATCH_ATOMICS_MAX} are possible")]
     TooManyAtomics {
-        /// How many it has.
+        /// The number of atomics in the batch.
         count: usize,
     },
     /// A message to a memory node. Memory nodes run no code that could receive the message.
@@ -139,7 +139,8 @@ pub enum SetupError {
     /// The memory could not be allocated.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// Less memory is free than was requested; only where memory is in files.
+    /// Less memory is free than was requested. Only fabrics whose memory is in files report this
+    /// error.
     #[error(
         "room for {free} bytes, and {bytes} are needed: enlarge the directory, or ask for less"
     )]
@@ -149,7 +150,7 @@ pub enum SetupError {
         /// The bytes that are free.
         free: u64,
     },
-    /// The node's agent found no address to listen on; only where nodes have agents.
+    /// The node's agent found no address to listen on. Only the socket fabric has agents.
     #[error("the node's agent cannot listen: {0}")]
     Listen(std::io::ErrorKind),
     /// The operating system or the NIC refused a call.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::region::Region;
 
 impl Region {
-    /// Blocks the thread if the low half of the word with index `word` is `value` at the call. A
-    /// call of [`wake_sleepers`](Region::wake_sleepers) or the end of `timeout` ends the sleep. The
-    /// sleep may also end for no reason.
+    /// Blocks the thread if the low 32 bits of the word with index `word` are `value` at the call.
+    /// A call of [`wake_sleepers`](Region::wake_sleepers) or the end of `timeout` ends the sleep.
+    /// The sleep may also end without either cause.
     ///
     /// The comparison and the start of the sleep are one step with respect to wakes. So a thread
-    /// that changes the word, and then wakes, leaves no thread asleep that saw the old value. The
-    /// call itself gives no memory order. Other systems than Linux have no such sleep: there the
-    /// call yields the processor and returns.
+    /// that changes the word and afterwards wakes the sleepers leaves no thread asleep on the old
+    /// value. The call itself gives no memory order. On systems other than Linux the call does not
+    /// sleep: it yields the processor and returns.
     ///
     /// # Panics
     /// When the word does not exist.
@@ -50,10 +50,10 @@ mod imp {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let until = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the kernel reads an aligned word that lives as long as the borrow of the region,
-        // and the time. The kernel writes neither. The futex is not of the private kind. For a
-        // mapped file its key is the page of the file, so all processes that map the file use the
-        // same key.
+        // SAFETY: the kernel reads the aligned word, which lives as long as the borrow of the
+        // region, and reads the timeout. The kernel writes neither. The call does not set
+        // `FUTEX_PRIVATE_FLAG`. So for a mapped file the kernel identifies the futex by the page of
+        // the file, the same in all processes.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -69,7 +69,7 @@ mod imp {
 
     pub(super) fn wake(region: &Region, word: usize) {
         let all = libc::c_int::MAX;
-        // SAFETY: the kernel uses the address as a name and does not read the word.
+        // SAFETY: the kernel uses the address to identify the futex and does not read the word.
         let _ = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -84,7 +84,8 @@ mod imp {
     }
 }
 
-/// The same with a mutex and a condition variable, for a model checker, which has no kernel.
+/// The same two functions with a mutex and a condition variable, for the model checker loom, which
+/// has no kernel.
 #[cfg(loom)]
 mod imp {
     use std::time::Duration;
@@ -94,7 +95,7 @@ mod imp {
 
     pub(super) fn wait(region: &Region, word: usize, value: u32, timeout: Option<Duration>) {
         if timeout.is_some() {
-            // The model has no time: the timeout may end at any moment.
+            // The model has no time, so the timeout may end at any moment, here at once.
             loom::thread::yield_now();
             return;
         }

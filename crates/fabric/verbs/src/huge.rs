@@ -1,18 +1,18 @@
-//! Huge pages for large memory with scattered reads. With small pages most of those reads would
-//! also miss the TLB.
+//! Huge pages for large memory that is read at scattered addresses. With small pages most of those
+//! reads would also miss the TLB.
 
 use std::mem::MaybeUninit;
 
-/// Makes a slice of `len` values. On Linux, a large slice requests huge pages.
+/// Makes a slice of `len` values. On Linux, a slice of 16 MiB or more requests huge pages.
 pub fn large_slice<T>(len: usize, make: impl FnMut() -> T) -> Box<[T]> {
     let mut values = Vec::with_capacity(len);
-    // Before the first touch, because the first touch allocates the pages.
+    // The request comes before the first touch, because the first touch allocates a page.
     prefer_huge_pages(values.spare_capacity_mut());
     values.extend(std::iter::repeat_with(make).take(len));
     values.into_boxed_slice()
 }
 
-/// Requests huge pages for `memory`, if it is large. A hint: a failure changes nothing.
+/// Requests huge pages for `memory`, if it has 16 MiB or more. A hint: a failure changes nothing.
 pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if size_of_val(memory) >= HUGE_FROM {
@@ -30,8 +30,8 @@ pub(crate) fn prefer_huge_pages<T>(memory: &[MaybeUninit<T>]) {
     let _ = memory;
 }
 
-/// The smallest memory, in bytes, that gets huge pages. Its ends may waste a part of one or two
-/// huge pages.
+/// The smallest memory, in bytes, that requests huge pages. The memory's two ends may each waste a
+/// part of a huge page.
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 const HUGE_FROM: usize = 16 << 20;
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]

@@ -16,22 +16,24 @@
 //!
 //! - **Order inside one batch** is exactly [`WorkRequestKind::before`]. A WRITE takes effect before
 //!   each later request of its batch. An atomic takes effect before each later READ of its batch.
-//!   Nothing else is ordered: no other requests of a batch, and no two batches, even of one
-//!   endpoint to one target.
-//! - **Atomics** are atomic against the other atomics of the same fabric. Only the shared-memory
-//!   and the socket fabric let CPU atomics of the memory's process take part.
-//! - **A word is never torn.** Larger data may be torn. The words of a READ or a WRITE are placed
-//!   in any order, at any time between the start and the end of the request.
+//!   No other requests of a batch are ordered. Two batches in flight are not ordered either, even
+//!   from one endpoint to one target.
+//! - **Atomics** are atomic against the other atomics of the same fabric. On the shared-memory and
+//!   the socket fabric, CPU atomics of the memory's process take part. Code that runs on every
+//!   fabric must not rely on this.
+//! - **A word is never torn**: a reader sees a word before a write or after the write. Larger data
+//!   may be torn, because a fabric moves the words of a READ or a WRITE in any order. Each word
+//!   moves at some time between the start and the end of the request.
 //! - **A completion** reports that every request of the batch has taken effect, or why the batch
 //!   failed. The completion returns the local buffers to the poster. A completed WRITE is visible
 //!   to later verbs. A completed WRITE need not be visible to the target's CPU yet.
-//! - **The target's CPU** learns of a WRITE from a message or from a polled word. The message, or
-//!   the WRITE of the polled word, comes later in the same batch. The CPU then needs acquire order.
-//!   [`Inbox::receive`] has acquire order. A polled word needs an acquire load, or an acquire
-//!   memory fence after a relaxed load.
-//! - **Full queues push back.** The number of READs, atomics and messages in flight is bounded.
-//!   Requests beyond the bound wait in the endpoint's software queue, and none of them fails for
-//!   lack of room.
+//! - **The target's CPU** learns of a WRITE from a message, or from a word that the CPU polls. The
+//!   message, or the WRITE of the polled word, comes later in the same batch. The CPU must take the
+//!   message or the word with acquire order. [`Inbox::receive`] has acquire order. A polled word
+//!   needs an acquire load, or an acquire memory fence after a relaxed load.
+//! - **A full queue makes requests wait.** The number of READs, atomics and messages in flight is
+//!   bounded. Requests beyond the bound wait in the endpoint's software queue. No request fails
+//!   because a queue is full.
 //!
 //! The CPU accesses registered memory through relaxed atomic words, [`Words`]. So a race of the CPU
 //! with a verb is no data race.

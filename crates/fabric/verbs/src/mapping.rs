@@ -6,17 +6,18 @@ use std::ptr::{self, NonNull};
 
 use crate::atomic::AtomicU64;
 
-/// A mapping, which ends when the value is dropped.
+/// A mapping of a file. Dropping the value unmaps the file.
 pub(crate) struct Mapping {
     first: NonNull<AtomicU64>,
     len: usize,
 }
 
 impl Mapping {
-    /// Maps all of `file`, which has `len_file` bytes, and at least `bytes` bytes. `None` when the
-    /// operating system refuses.
+    /// Maps all of `file`, which has `len_file` bytes, or `bytes` bytes if that is more. `None`
+    /// when the operating system refuses.
     pub(crate) fn new(file: &File, bytes: usize, len_file: u64) -> Option<Mapping> {
-        // Huge pages: both the file and a mapping of it are a whole number of pages long.
+        // The mapping covers the whole file. On a file system of huge pages, a mapping must have a
+        // length of whole huge pages, and the file's own length is one.
         let len = usize::try_from(len_file).ok()?.max(bytes);
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: the mapping is new and at an address that the kernel chooses, so no existing
@@ -45,8 +46,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this value made the mapping with this length. The only owner of the mapping ends
-        // here, so no reference to the memory is left.
+        // SAFETY: this value made the mapping with this length. Only this value owns the mapping,
+        // so no reference to the memory is left.
         let _ = unsafe { libc::munmap(self.first.as_ptr().cast(), self.len) };
     }
 }

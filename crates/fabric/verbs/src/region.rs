@@ -50,9 +50,9 @@ pub enum RegionError {
 
 /// Memory that verbs may address: 8-byte words, page aligned, shared by all holders of the `Arc`.
 ///
-/// The operating system zeroes the pages of a large region from [`Region::zeroed`] lazily (32 MiB
-/// and more in practice). So a memory node of many gigabytes costs nothing until its first touch.
-/// On Linux such a region of 16 MiB or more requests huge pages.
+/// The operating system provides the zeroed pages of a large region from [`Region::zeroed`] lazily
+/// (32 MiB and more in practice). So a page of such a region uses no physical memory before its
+/// first touch. On Linux a region of 16 MiB or more from [`Region::zeroed`] requests huge pages.
 pub struct Region {
     memory: Memory,
 }
@@ -74,9 +74,9 @@ impl Region {
     /// in this process or another one, share the memory. With `huge`, requests huge pages, as far
     /// as the file system has them.
     ///
-    /// The file must keep its length while any process maps it. Before other processes learn its
-    /// name, the file must have its length and all of its pages. An access to a missing part of the
-    /// file ends the process.
+    /// The file must keep its length while any process maps it. Before another process learns the
+    /// file's name, the file must have its final length and all of its pages. An access to a
+    /// missing page ends the process (`SIGBUS`).
     ///
     /// # Errors
     /// [`RegionError::BadLength`], [`RegionError::FileLength`] when the file is shorter, and
@@ -105,8 +105,9 @@ impl Region {
     /// first touch. Harmless while other threads use the memory.
     pub fn prefault(&self) {
         for page in self.atomics().chunks(Self::ALIGN / WORD) {
-            // Changes nothing, but is a write to a page that was not touched. (The compiler can
-            // turn an addition of 0 into a load.)
+            // The exchange of 0 for 0 changes nothing, but the operating system sees a write and
+            // allocates the page. An addition of 0 would not do, because the compiler may turn it
+            // into a load.
             let _ = page[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -136,14 +137,14 @@ impl Region {
 
 #[cfg(not(loom))]
 struct Memory {
-    // The aligned part of the memory.
+    // The first word of the aligned part of the memory.
     first: NonNull<AtomicU64>,
     words: usize,
     // Held only for its drop.
     _owner: Owner,
 }
 
-/// The source of the memory, whose drop frees the memory.
+/// The allocation or mapping behind the memory. Its drop frees the memory.
 #[cfg(not(loom))]
 #[allow(dead_code, reason = "held for their ends alone")]
 enum Owner {
@@ -162,7 +163,8 @@ struct Allocation {
 // SAFETY: the value owns its allocation or mapping, and gives access only to atomic words.
 #[cfg(not(loom))]
 unsafe impl Send for Memory {}
-// SAFETY: as above; shared access to `AtomicU64` is free of data races.
+// SAFETY: a shared `Memory` gives access only to atomic words, and shared access to `AtomicU64` is
+// free of data races.
 #[cfg(not(loom))]
 unsafe impl Sync for Memory {}
 
@@ -208,7 +210,7 @@ impl Drop for Allocation {
     }
 }
 
-/// The model checker's atomics are no plain words, so they are made one by one.
+/// For the model checker: its atomics are objects and not plain words, so each one is constructed.
 #[cfg(loom)]
 struct Memory(Box<[AtomicU64]>, Sleepers);
 

@@ -1,10 +1,12 @@
-//! Requests, batches and completions: everything that a worker posts, and all that comes back.
+//! Work requests, messages and completions: everything that a worker posts, and everything that a
+//! worker polls.
 
 use crate::address::{ComputeNodeId, LocalBuffer};
 use crate::error::VerbError;
 use crate::limits::BATCH_ATOMICS_MAX;
 
-/// One verb. Offsets and lengths are in bytes and multiples of 8.
+/// One verb with its addresses: an element of a batch. Offsets and lengths are in bytes and
+/// multiples of 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkRequest {
     /// Copies `local.len` bytes from the target into the local buffer.
@@ -39,8 +41,8 @@ pub enum WorkRequest {
     Write {
         /// First byte on the target.
         remote: u64,
-        /// Source; belongs to the fabric until the batch completes, and is read at any time until
-        /// then.
+        /// Source; belongs to the fabric until the batch completes. The fabric may read it at any
+        /// time before the completion.
         local: LocalBuffer,
     },
     /// Writes one word. The value travels in the request (an inline WRITE).
@@ -50,7 +52,7 @@ pub enum WorkRequest {
         /// Its new value.
         value: u64,
     },
-    /// Sets a word to `desired` if the word is `expected`. The outcome has the word's old value.
+    /// Sets a word to `desired` if the word is `expected`. The completion has the word's old value.
     CompareSwap {
         /// The word on the target.
         remote: u64,
@@ -59,7 +61,7 @@ pub enum WorkRequest {
         /// The value to store.
         desired: u64,
     },
-    /// Adds `add` to a word, wrapping. The outcome has the word's old value.
+    /// Adds `add` to a word, wrapping. The completion has the word's old value.
     FetchAdd {
         /// The word on the target.
         remote: u64,
@@ -146,7 +148,7 @@ impl WorkRequestKind {
     }
 }
 
-/// A message from one compute node to another: 112 bytes of payload, copied.
+/// A message from one compute node to another. The post copies its payload of 112 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
     /// The sender, as the sender itself states.
@@ -168,7 +170,7 @@ pub struct AtomicOutcome {
     pub old: [u64; BATCH_ATOMICS_MAX],
 }
 
-/// The end of a batch.
+/// The report that a batch has taken effect or has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The token of [`Endpoint::post`](crate::Endpoint::post).

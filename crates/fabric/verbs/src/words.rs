@@ -8,14 +8,17 @@ use crate::copy::{copy_words, prefetch_words};
 
 /// A view of shared memory, made of 8-byte little-endian words.
 ///
-/// Every access is a relaxed atomic access of whole words. So a reader that races with a writer
-/// (another worker, or a verb) has no data race. Such a reader may get a mix of old and new
-/// *words*, and the version check of an optimistic read discards the mix. For the same reason a
-/// **read out of bounds yields zero** instead of a panic: an optimistic reader may follow a garbage
-/// offset. A write out of bounds is a bug and panics. A write of less than a word loads and stores
-/// the word, so it needs the only writer of the word: in a frame, the holder of the local latch.
+/// Every access is a relaxed atomic access of whole words. So a race of a reader with a writer
+/// (another worker, or a verb) is no data race. The reader may get a mix of old and new *words*. An
+/// optimistic read compares the frame's version afterwards, and discards the mix.
 ///
-/// Offsets and lengths are in bytes. Scalars must be aligned to their own size.
+/// A **read out of bounds yields zero** and does not panic, because an optimistic reader may follow
+/// an offset from such a mix. A write out of bounds is a bug and panics. A write of less than a
+/// word loads the word and stores it. So the caller must be the only writer of that word: in a
+/// frame, the holder of the local latch.
+///
+/// Offsets and lengths are in bytes. The offset of a scalar must be a multiple of the scalar's
+/// size; no function checks this.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(&'a [AtomicU64]);
 
@@ -38,7 +41,7 @@ impl<'a> Words<'a> {
         self.0.is_empty()
     }
 
-    /// The words themselves.
+    /// The words of the view.
     #[inline]
     pub fn as_atomics(&self) -> &'a [AtomicU64] {
         self.0
@@ -144,7 +147,8 @@ impl<'a> Words<'a> {
     }
 
     /// Prefetches the CPU cache lines of the byte range, as far as the range is inside the view. A
-    /// hint that reads nothing, for reads in an order that the processor cannot predict.
+    /// hint without effect on results. Useful before reads in an order that the processor cannot
+    /// predict.
     #[inline]
     pub fn prefetch(&self, bytes: Range<usize>) {
         prefetch_words(self.words_from(bytes.start / WORD, bytes.len().div_ceil(WORD)));

@@ -51,7 +51,7 @@ pub enum TreeError {
         /// The position of the key in the input, from 0.
         index: u64,
     },
-    /// Transactions used the tree during its bulk load.
+    /// Transactions used the tree during its bulk load: they raised a timestamp of the empty leaf.
     #[error(
         "transactions used the tree while it was being loaded in bulk: load it before they begin"
     )]
@@ -81,8 +81,8 @@ pub enum TreeError {
     Starved {
         /// The last page that the operation needed.
         page: GlobalAddr,
-        /// The number of attempts: how often the operation had to obtain a line, or found a changed
-        /// leaf.
+        /// The number of attempts. In each one the operation had to obtain a line, or found a
+        /// changed leaf.
         rounds: u32,
     },
     /// The memory below failed.

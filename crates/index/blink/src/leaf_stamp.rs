@@ -8,8 +8,8 @@
 //! A transaction must notice keys that enter or leave a range that it has read, without locks on
 //! keys that do not exist. So the transaction records the leaves that it read. At its end it checks
 //! whether their structure numbers are unchanged. This is the node set of Silo (Tu et al., SOSP
-//! 2013, section 4.6). Timestamp ordering also needs `read` and `removed`: it stores the timestamp
-//! of a reader with the data, not with the reader.
+//! 2013, section 4.6). Timestamp ordering also needs `read` and `removed`, because it stores the
+//! timestamps of readers with the data.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
@@ -22,8 +22,8 @@ pub(crate) const STAMP: usize = 3 * WORD;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LeafStamp {
     /// The structure number. It changes when an entry is added, removed or gets another value, when
-    /// the leaf is split, and when the page becomes an inner page. The page never had the new
-    /// number before.
+    /// the leaf is split, and when the page becomes an inner page. A page never gets the same
+    /// number twice.
     pub structure: u64,
     /// The read timestamp: the highest timestamp that [`raise_read`](crate::Tree::raise_read) or
     /// [`remove_stamped`](crate::Tree::remove_stamped) stored.
@@ -59,10 +59,10 @@ impl LeafStamp {
         LeafStamp { structure: self.structure.wrapping_add(1), ..self }
     }
 
-    /// The leaf stamp of a new page that takes keys from the page with this leaf stamp. A
-    /// transaction that depends on these keys then depends on the new page. The new structure
-    /// number does not depend on the old number. So a page that was filled before the cut of the
-    /// old page stays right, even if other keys of the old page change meanwhile.
+    /// The leaf stamp of a new page that takes keys from the page with this leaf stamp. The new
+    /// page inherits the timestamps, because they hold for its keys, too. The structure number of a
+    /// new page is always the same first number. So a new page may be filled before the old page is
+    /// cut. A change of the old structure number in between does not matter.
     #[must_use]
     pub(crate) fn inherited(self) -> LeafStamp {
         LeafStamp { structure: LeafStamp::FIRST.structure, ..self }
@@ -109,7 +109,7 @@ impl Leaf {
 pub struct Split {
     /// The leaf just before the split.
     pub before: Leaf,
-    /// The leaves that took its keys, just after the split.
+    /// The two leaves that have the keys just after the split.
     pub halves: [Leaf; 2],
 }
 
@@ -125,7 +125,7 @@ pub enum Insertion<R> {
     },
     /// The key existed already.
     Exists {
-        /// The result of the visitor for its value.
+        /// The result of `visit` for the value of the key.
         found: R,
         /// The leaf of the key.
         leaf: Leaf,

@@ -14,29 +14,32 @@
 //!
 //! 1. Fill a new page.
 //! 2. Cut the old page and link it to the new page.
-//! 3. Later, post the new page to the level above.
+//! 3. Later, enter the new page, with its separator, into the level above (*post* the page).
 //!
 //! Until step 3, the right link leads to the keys beyond a page's high fence. If the operation that
-//! splits is cancelled, step 3 may stay undone, and the right link still serves. So only a split
-//! needs two pages at a time, and no other operation can reach the second one. And no operation
-//! holds a latch on one page while it waits for another page.
+//! splits is cancelled, step 3 may stay undone. Readers then follow the right link for ever, which
+//! is correct. So an operation needs one page at a time, except for a split, whose second page no
+//! other operation can reach. No operation holds a latch on one page while it waits for another
+//! page.
 //!
 //! # Guarantees
 //!
-//! - Reads are optimistic: they are safe on any bytes, and a result counts only if the page was
-//!   consistent. [`Tree::try_get`] over cached pages is a plain function that seldom writes shared
-//!   memory.
+//! - Reads are optimistic: they are safe on any bytes, and a result counts only if the page did not
+//!   change during the read. [`Tree::try_get`] over cached pages is a plain function that seldom
+//!   writes shared memory.
 //! - A write holds the write guard of one page. A split also holds the guard of a new page that no
 //!   other operation can reach. No guard is held across an await.
-//! - Keys move only to the right, and pages are never removed. So an interrupted operation
-//!   continues where it was.
+//! - Keys move only to pages further right, and pages are never removed. So an interrupted
+//!   operation continues at the page at which it stopped.
 //! - A page always has room for its fence keys and two of the largest entries. So every full page
 //!   can be split (see [`TreeLimits`]).
 //! - A dropped operation leaves a correct tree. If it has not posted a new page to the level above,
 //!   the next writer that meets the right link posts the page. The next split of its handle uses a
 //!   line that the operation had allocated.
-//! - A damaged page leads to [`TreeError::Corrupt`], which names the page. Every descent and every
-//!   walk along a level is bounded.
+//! - A damaged page leads to [`TreeError::Corrupt`], which names the page, with one exception. A
+//!   lookup over cached pages checks the tag and a few fields only, so damage elsewhere in a page
+//!   may make its result wrong. A write checks the header and the fence keys of its page in full,
+//!   so it does not add to the damage. Every descent and every walk along a level is bounded.
 //!
 //! Pages are not merged. An empty leaf stays in the tree and takes new keys.
 //!

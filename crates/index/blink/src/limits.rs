@@ -16,9 +16,9 @@ const _: () = assert!(
 /// The longest key and value that a tree accepts, in bytes. Both follow from the line size.
 ///
 /// A value may take a quarter of a line. A key may take up to [`KEY_MAX`] bytes. But a page must
-/// always have room for its two fence keys and two of the largest entries. Otherwise a full page
-/// with fewer entries could not be split. Inner pages have values of 8 bytes, so they hold at least
-/// three children.
+/// always have room for its two fence keys and two of the largest entries. Otherwise a page could
+/// be full with fewer than two entries, and could not be split. Inner pages have values of 8 bytes,
+/// so they have room for at least three children.
 ///
 /// | line | longest value | longest key | with stamps |
 /// | --- | --- | --- | --- |
@@ -39,9 +39,11 @@ impl TreeLimits {
     /// The limits of a tree without leaf stamps, for lines with `payload` usable bytes.
     ///
     /// # Errors
-    /// [`TreeError::LineTooSmall`] when a page could not hold keys of 8 bytes.
+    /// [`TreeError::LineTooSmall`] when a page could not hold keys of 8 bytes, and also when
+    /// `payload` is above 65535 or not a multiple of 8.
     pub fn for_payload(payload: usize) -> Result<TreeLimits, TreeError> {
-        // A line is a power of two, and the pool uses a small header of it.
+        // The length of a line is a power of two, and the pool takes a small header from it. So
+        // this is a quarter of the line.
         let value_max = payload.next_power_of_two() / 4;
         // A slotted page takes more room than a fixed page. It needs two fence keys of K bytes and
         // two entries. Each entry has a head, a cell, V bytes of value, and the K - 8 bytes of key
@@ -60,7 +62,8 @@ impl TreeLimits {
         Ok(TreeLimits { key_max, value_max })
     }
 
-    /// The limits of a tree [with leaf stamps](TreeConfig::stamped), for such lines.
+    /// The limits of a tree [with leaf stamps](TreeConfig::stamped), for lines with `payload`
+    /// usable bytes.
     ///
     /// # Errors
     /// As [`for_payload`](TreeLimits::for_payload).
@@ -69,7 +72,7 @@ impl TreeLimits {
         limits.map_err(|_| TreeError::LineTooSmall { payload })
     }
 
-    /// Checks whether such a tree accepts a key.
+    /// Checks that a tree with these limits accepts a key.
     ///
     /// # Errors
     /// [`TreeError::KeyEmpty`], [`TreeError::KeyTooLong`].
@@ -94,15 +97,17 @@ impl TreeLimits {
 /// The settings of a tree and of its handles.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TreeConfig {
-    /// Each leaf carries a [leaf stamp](crate::LeafStamp), which takes 24 bytes of each page.
-    /// Transactions need it for the operations with names in `_stamped`, for
-    /// [`still`](crate::Tree::still), for [`raise_read`](crate::Tree::raise_read) and for
-    /// [`raise_removed`](crate::Tree::raise_removed). All handles on a tree must agree on this
-    /// setting. The other settings may differ between handles.
+    /// Whether each leaf carries a [leaf stamp](crate::LeafStamp). Leaf stamps take 24 bytes of
+    /// each page, inner pages included. The operations with names in `_stamped`,
+    /// [`still`](crate::Tree::still), [`raise_read`](crate::Tree::raise_read) and
+    /// [`raise_removed`](crate::Tree::raise_removed) need them. All handles on a tree must agree on
+    /// this setting. The other settings may differ between handles.
     pub stamped: bool,
-    /// The most entries of a leaf before a split, at least 2. `None`: only bytes count.
+    /// The maximum number of entries of a leaf, at least 2. `None`: only the bytes of the page
+    /// limit it.
     pub max_entries_leaf: Option<u16>,
-    /// The most children of an inner page before a split, at least 3. `None`: only bytes count.
+    /// The maximum number of children of an inner page, at least 3. `None`: only the bytes of the
+    /// page limit it.
     pub max_entries_inner: Option<u16>,
 }
 
@@ -116,7 +121,7 @@ impl TreeConfig {
         }
     }
 
-    /// The most entries of a page on `level`.
+    /// The maximum number of entries of a page on `level`.
     pub(crate) fn max_entries(&self, level: u8) -> usize {
         let (max, least) =
             if level == 0 { (self.max_entries_leaf, 2) } else { (self.max_entries_inner, 3) };

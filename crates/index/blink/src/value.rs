@@ -23,7 +23,7 @@ impl<'a> TreeValue<'a> {
         TreeValue { words, offset, len }
     }
 
-    /// The length in bytes. Never more than the bytes of the page.
+    /// The length in bytes. Even a wrong length is at most that of the page.
     pub fn len(&self) -> usize {
         self.len.min(self.words.len())
     }
@@ -41,7 +41,8 @@ impl<'a> TreeValue<'a> {
         outside.fill(0);
     }
 
-    /// The little-endian `u64` at byte `offset`, a multiple of 8. One load, so it is never torn.
+    /// The little-endian `u64` at byte `offset`, a multiple of 8. It is zero beyond the end of the
+    /// value. The read is one load, so it is never torn.
     pub fn u64(&self, offset: usize) -> u64 {
         if offset + 8 <= self.len() { self.words.u64(self.offset + offset) } else { 0 }
     }
@@ -59,7 +60,7 @@ impl<'a> TreeValue<'a> {
     }
 }
 
-/// A value that may be changed in place, under the page's write guard. Its length stays.
+/// A value that may be changed in place, under the page's write guard. Its length cannot change.
 ///
 /// Only the written bytes become dirty. In a leaf with a leaf stamp, the range from the stamp to
 /// the last written byte becomes dirty.

@@ -1,4 +1,4 @@
-//! [`Cluster`]: the front door.
+//! [`Cluster`]: a cluster of threads, of actors of a world or of processes, behind one type.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,17 +26,18 @@ use super::worker::ClusterWorker;
 /// | [`simulated`](Cluster::simulated) | actors of one world on this thread | virtual, repeatable |
 /// | `join` (feature `processes`) | one in this process, the others in other processes | real |
 ///
-/// A program moves from one to another by that line.
+/// A program moves from one kind to another by a change of this one call.
 ///
 /// # The end
 ///
 /// - [`run`](Cluster::run) returns when every worker has ended. By then each database has written
 ///   its log, and each tree has freed the lines that it kept for splits.
-/// - [`close`](Cluster::close) closes the databases and leaves a cluster of processes. It returns
-///   their errors.
-/// - A cluster that is dropped without `close` does the same, and traces the errors. After a panic
-///   it does not leave: its node is dead for its peers, because its lines may be locked.
-/// - A process that is killed closes nothing. Every acknowledged commit is in its log.
+/// - [`close`](Cluster::close) closes the databases and leaves a cluster of processes. The call
+///   returns the errors of both.
+/// - The drop of a cluster without `close` does the same, and traces the errors. After a panic, a
+///   process does not leave its cluster: its lines may be locked, so its node counts as dead.
+/// - A process that is killed closes nothing. In a database with a log, every acknowledged commit
+///   is in the log.
 pub struct Cluster(Running);
 
 impl Cluster {
@@ -49,7 +50,7 @@ impl Cluster {
     }
 
     /// Starts a cluster in virtual time, all on this thread. The seed of the configuration decides
-    /// everything that a network leaves open, so that a run can be repeated.
+    /// every delay and every order, so that a run can be repeated.
     ///
     /// # Errors
     /// As [`start`](Cluster::start).
@@ -72,35 +73,37 @@ impl Cluster {
         Ok(Joined::start(config, transport, membership, patience)?.into())
     }
 
-    /// Sets the longest wait for a tree to open, and for other workers and the log when a database
-    /// opens or closes. 60 s by default. A wait for one line ends by the `deadline` of the
-    /// configuration. It applies to trees and databases that are opened later.
+    /// Sets the longest time of two kinds of waits: for the opening of a tree, and for other
+    /// workers and the log when a database opens or closes. 60 s by default. The value applies to
+    /// trees and databases that are opened later. A wait for one line ends by the `deadline` of the
+    /// configuration.
     pub fn with_patience(mut self, patience: Duration) -> Cluster {
         self.0.patience = patience;
         self
     }
 
     /// Sets the most virtual time of one run in a simulated cluster. 600 s by default. In real time
-    /// a run has no limit, and the body has its own waits.
+    /// a run has no such limit.
     pub fn with_limit(mut self, limit: Duration) -> Cluster {
         self.0.limit = limit;
         self
     }
 
-    /// A tree by its name, with its settings, to open it before a run. A tree with the default
-    /// settings needs no such call: [`ClusterWorker::tree`] opens it.
+    /// A tree by its name, with settings, which the program opens before a run. A tree with the
+    /// default settings needs no such call: [`ClusterWorker::tree`] opens the tree.
     pub fn tree(&self, name: &str) -> NamedTree<'_> {
         NamedTree::new(&self.0, name)
     }
 
-    /// A database by its name, with its tables and its log, to open it before a run. Workers then
-    /// have it as [`ClusterWorker::database`].
+    /// A database by its name, with its tables and its log, which the program opens before a run.
+    /// In the run, workers get the database by [`ClusterWorker::database`].
     pub fn database(&self, name: &str) -> NamedDatabase<'_> {
         NamedDatabase::new(&self.0, name)
     }
 
-    /// The open database with this name, to ask for its losses and its health. Drop it before
-    /// [`close`](Cluster::close): the directory of its log stays in use until then.
+    /// The open database with this name, for questions about its losses and its health. Drop the
+    /// value before [`close`](Cluster::close): the directory of the log stays in use until the
+    /// value is dropped.
     pub fn instance(&self, name: &str) -> Option<Instance> {
         self.0.names.database(name)
     }
@@ -121,8 +124,8 @@ impl Cluster {
         self.0.run(body)
     }
 
-    /// Closes all databases: everything appended is written, and another cluster can open their
-    /// directories. A node of a cluster of processes then leaves.
+    /// Closes all databases: all appended log records are written, and another cluster can open the
+    /// directories. A node of a cluster of processes then leaves its cluster.
     ///
     /// # Errors
     /// The first error of a log, also for the last commits that no caller waited for; those of

@@ -86,6 +86,9 @@ pub enum Error {
     /// An operation on a tree failed.
     #[error(transparent)]
     Tree(#[from] latchwork_blink::TreeError),
+    /// An operation on an R-tree failed.
+    #[error(transparent)]
+    RTree(#[from] latchwork_rtree::RTreeError),
     /// A transaction failed.
     #[error(transparent)]
     Transaction(#[from] TxnError),

@@ -1,4 +1,4 @@
-//! The front door: a cluster whose programs share trees and databases by their names.
+//! The front door of the crate: a cluster whose programs share trees and databases by their names.
 //!
 //! ```text
 //!   Cluster ── tree(name), database(name) ──► NamedTree, NamedDatabase ── open() ──┐

@@ -71,7 +71,7 @@ impl<'a> NamedDatabase<'a> {
         NamedDatabase { cluster, options, place: Place::Memory }
     }
 
-    /// Adds a table, which is made if the database does not have it.
+    /// Adds a table. The opening makes the table if the database does not have it.
     pub fn table(mut self, schema: Schema) -> NamedDatabase<'a> {
         self.options.tables.push(schema);
         self
@@ -102,8 +102,8 @@ impl<'a> NamedDatabase<'a> {
     }
 
     /// Opens the database on every worker: reads its log, recovers or makes the database, and makes
-    /// the missing tables. Returns what the directory held. The database stays open until the
-    /// cluster is closed or dropped.
+    /// the missing tables. Returns what the log's directory or storage had. The database stays open
+    /// until the cluster is closed or dropped.
     ///
     /// In a cluster of processes every process calls this, with the same settings.
     ///
@@ -123,7 +123,7 @@ impl<'a> NamedDatabase<'a> {
         let opened = cluster.run(async |_| Ok(()));
         if let Err(error) = opened {
             names.remove(&name);
-            // The error of the opening explains an error of the close.
+            // An error of the close is ignored, because the error of the opening is its cause.
             let _ = instance.close();
             return Err(error);
         }
@@ -152,7 +152,8 @@ impl Place {
                 (Arc::new(Disk::new(&path).map_err(cause)?) as Arc<dyn Storage>, None)
             }
         };
-        // A thread of its own would write the log in real time.
+        // In virtual time the log is on a simulated device. Without a device, a thread would write
+        // the log in real time.
         let device = cluster.world().map(|_| device.unwrap_or_default());
         Ok(Instance::on(storage, device, config, options)?)
     }

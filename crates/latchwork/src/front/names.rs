@@ -1,4 +1,5 @@
-//! [`Names`]: what the workers of a process know about names.
+//! [`Names`]: the settings of trees, the open databases and the catalogue, which all workers of a
+//! process share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use super::error::Result;
 /// The settings of trees, and the open databases.
 #[derive(Default)]
 pub(super) struct Names {
-    /// The settings of trees that the program has opened with settings.
+    /// The settings of the trees that the program has opened by `Cluster::tree`.
     trees: Mutex<BTreeMap<String, TreeConfig>>,
     databases: Mutex<Vec<Instance>>,
-    /// One catalogue for all workers. It keeps the records of registrations that lost a race, and
-    /// each worker's own catalogue would lose them at the end of the run.
+    /// One catalogue for all workers. The catalogue keeps the unused records of registrations that
+    /// lost a race, for later registrations. A catalogue of one worker would lose these records at
+    /// the end of the run.
     catalogue: Mutex<Option<Arc<Catalogue>>>,
-    /// The trees that a worker makes now: compute node and name.
+    /// The trees that some worker is making now, by compute node and name.
     making: Mutex<BTreeSet<(usize, String)>>,
 }
 
@@ -64,8 +66,8 @@ impl Names {
     pub(super) fn claim(&self, member: &Member, name: &str) -> Option<Claim<'_>> {
         let what = (member.node, name.to_owned());
         let is_mine = self.making.lock().insert(what.clone());
-        // `then_some` would make a claim in any case, and its drop would end the other worker's
-        // claim.
+        // Not `then_some`, which makes its value in any case: the drop of that claim would end the
+        // claim of the other worker.
         is_mine.then(|| Claim { names: self, what })
     }
 

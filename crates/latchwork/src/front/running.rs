@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The default of [`Cluster::with_limit`](super::Cluster::with_limit).
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A cluster that has started. Dropping it ends it.
+/// A cluster that has started. The drop of this value closes the cluster.
 pub(super) struct Running {
     pub(super) config: ClusterConfig,
     pub(super) patience: Duration,
@@ -103,7 +103,8 @@ impl Running {
     /// Closes the databases, and leaves a cluster of processes.
     pub(super) fn end(&mut self) -> Result<()> {
         let closed = self.names.close();
-        // Without a leave the node is dead for its peers, as it must be when locks are left over.
+        // After a panic the node does not leave, because its lines may be locked. So the node is
+        // dead for its peers.
         #[cfg(feature = "processes")]
         if let Process::Joined(joined) = &mut self.process
             && let Some(joined) = joined.take()
@@ -134,7 +135,7 @@ impl Running {
         }
     }
 
-    /// The compute nodes of this process, by their indexes, if others are in other processes.
+    /// The indexes of this process's compute nodes. `None` if this process has all compute nodes.
     pub(super) fn nodes_here(&self) -> Option<Range<usize>> {
         match &self.process {
             Process::Threads(_) | Process::World(_) => None,
@@ -158,7 +159,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After `close` there is nothing left to end.
+        // After `close`, this call has no effect.
         if let Err(error) = self.end() {
             tracing::error!(%error, "the cluster was not closed");
         }
@@ -191,8 +192,8 @@ impl Phase {
     }
 }
 
-/// The results, or the error that caused the others: a panic, or the first error of a worker that
-/// is not that of another worker.
+/// The results of all workers, or one error. A panic comes first, then the first error that does
+/// not only repeat the error of another worker.
 fn first_error<T>(ends: Vec<Result<T>>) -> Result<Vec<T>> {
     let (workers, mut results, mut errors) = (ends.len(), Vec::new(), Vec::new());
     for end in ends {

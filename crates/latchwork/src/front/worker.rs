@@ -1,9 +1,11 @@
 //! [`ClusterWorker`]: the cluster as one worker sees it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +14,15 @@ use latchwork_blink::Tree;
 use latchwork_cluster::Member;
 use latchwork_cluster::Worker;
 use latchwork_database::Opened;
+use latchwork_rtree::{RTree, RTreeConfig};
 
 use super::error::{Error, Result};
 use super::names::Names;
 use super::trees::open_or_make;
 
-/// The cluster as one worker sees it, while a [run](crate::Cluster::run) lasts. It dereferences to
-/// [`Member`], which has the worker's place and its executor. Clones are the same.
+/// The cluster as one worker sees it, during a [run](crate::Cluster::run). This type dereferences
+/// to [`Member`], which has the worker's position in the cluster and its executor. Clones stand for
+/// the same worker.
 #[derive(Clone)]
 pub struct ClusterWorker(Rc<Inner>);
 
@@ -28,6 +32,24 @@ struct Inner {
     patience: Duration,
     databases: Vec<Opened>,
     trees: RefCell<BTreeMap<String, Tree<Worker>>>,
+    rtrees: RefCell<BTreeMap<String, Box<dyn OpenRTree>>>,
+}
+
+/// An R-tree of any number of dimensions.
+trait OpenRTree: Any {
+    fn as_any(&self) -> &dyn Any;
+
+    fn release_spares(&self) -> Pin<Box<dyn Future<Output = Result<()>> + '_>>;
+}
+
+impl<const D: usize> OpenRTree for RTree<Worker, D> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn release_spares(&self) -> Pin<Box<dyn Future<Output = Result<()>> + '_>> {
+        Box::pin(async move { Ok(RTree::release_spares(self).await?) })
+    }
 }
 
 impl ClusterWorker {
@@ -37,15 +59,16 @@ impl ClusterWorker {
         patience: Duration,
         databases: &[Opened],
     ) -> ClusterWorker {
-        let (databases, trees) = (databases.to_vec(), RefCell::default());
-        ClusterWorker(Rc::new(Inner { member, names, patience, databases, trees }))
+        let (databases, trees, rtrees) =
+            (databases.to_vec(), RefCell::default(), RefCell::default());
+        ClusterWorker(Rc::new(Inner { member, names, patience, databases, trees, rtrees }))
     }
 
     /// Opens the tree with this name. The first worker that asks for the name makes the tree. Any
     /// number of workers may ask at the same time, and all of them get the same tree.
     ///
-    /// A second call returns a clone of the first handle. The settings of the tree are those of
-    /// [`Cluster::tree`](crate::Cluster::tree), if this process has called it.
+    /// A second call returns a clone of the first handle. The tree has the settings that this
+    /// process gave to [`Cluster::tree`](crate::Cluster::tree), or the default settings.
     ///
     /// # Errors
     /// [`Error::OtherKind`]; [`Error::Late`]; a name that is empty or longer than 48 bytes; memory
@@ -56,13 +79,46 @@ impl ClusterWorker {
         if let Some(tree) = known {
             return Ok(tree);
         }
-        let opened = open_or_make(member, names, name, *patience).await?;
+        let opened = open_or_make(member, names, (name, names.tree(name)), *patience).await?;
         // Another task of this worker may have opened the tree in the meantime.
         Ok(trees.borrow_mut().entry(name.to_owned()).or_insert(opened).clone())
     }
 
-    /// The database with this name. [`Cluster::database`](crate::Cluster::database) opens it before
-    /// the run, and the run has opened it on every worker before the body begins.
+    /// Opens the R-tree with this name. The first worker that asks for the name makes the tree, as
+    /// [`tree`](ClusterWorker::tree) does. A second call with the same number of dimensions returns
+    /// a clone of the first handle, with the settings of the first call.
+    ///
+    /// # Errors
+    /// Those of [`tree`](ClusterWorker::tree), and
+    /// [`RTreeError::Corrupt`](latchwork_rtree::RTreeError::Corrupt) when the tree has other
+    /// dimensions or payloads.
+    pub async fn rtree<const D: usize>(
+        &self,
+        name: &str,
+        config: RTreeConfig,
+    ) -> Result<RTree<Worker, D>> {
+        let Inner { member, names, patience, rtrees, .. } = &*self.0;
+        let known = |rtrees: &BTreeMap<String, Box<dyn OpenRTree>>| {
+            let open = rtrees.get(name)?.as_any();
+            open.downcast_ref::<RTree<Worker, D>>().cloned()
+        };
+        if let Some(tree) = known(&rtrees.borrow()) {
+            return Ok(tree);
+        }
+        let opened: RTree<Worker, D> =
+            open_or_make(member, names, (name, config), *patience).await?;
+        let mut rtrees = rtrees.borrow_mut();
+        // Another task of this worker may have opened the tree in the meantime.
+        if let Some(tree) = known(&rtrees) {
+            return Ok(tree);
+        }
+        rtrees.insert(name.to_owned(), Box::new(opened.clone()));
+        Ok(opened)
+    }
+
+    /// The database with this name. The program opens the database by
+    /// [`Cluster::database`](crate::Cluster::database) before the run. Each run opens all these
+    /// databases on every worker before its body begins.
     ///
     /// # Errors
     /// [`Error::NoDatabase`].
@@ -77,9 +133,13 @@ impl ClusterWorker {
         let trees = std::mem::take(&mut *self.0.trees.borrow_mut());
         let mut end = Ok(());
         for tree in trees.values() {
+            end = end.and(tree.release_spares().await.map_err(Error::from));
+        }
+        let rtrees = std::mem::take(&mut *self.0.rtrees.borrow_mut());
+        for tree in rtrees.values() {
             end = end.and(tree.release_spares().await);
         }
-        Ok(end?)
+        end
     }
 }
 

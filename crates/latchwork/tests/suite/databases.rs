@@ -1,5 +1,5 @@
-//! Databases by their names: with a log and without one, after a panic, and when the program
-//! forgets to close them.
+//! Databases by their names: with a log and without one, after a panic, and without a close at the
+//! end of the program.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ fn a_panic_is_named_and_ends_the_cluster_and_no_commit_is_lost() {
         let again = cluster.run(async |_| Ok(())).expect_err("it stays so");
         assert!(matches!(again, Error::Failed { .. }), "{again:?}");
         assert!(again.to_string().contains("boom"), "{again}");
-        // Both databases know of it, and neither is used any more.
+        // Both databases know of the panic, and neither is used any more.
         for name in ["counts", "other"] {
             assert!(cluster.instance(name).is_some(), "it is open until the close");
         }
@@ -227,7 +227,7 @@ fn an_opening_that_fails_leaves_the_cluster_usable_without_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let cluster = threads();
     open(&cluster, directory.path()).expect("it opens");
-    // A directory is of one instance.
+    // One instance at a time can have a directory open.
     let twice = cluster.database("twice").directory(directory.path()).open();
     let twice = twice.expect_err("it is in use");
     assert!(matches!(twice, Error::Database(DatabaseOpenError::OpenHere { .. })), "{twice:?}");

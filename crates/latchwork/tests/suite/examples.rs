@@ -12,6 +12,9 @@ mod bank;
 #[path = "../../examples/choosing.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod choosing;
+#[path = "../../examples/places.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod places;
 #[path = "../../examples/shared_tree.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod shared_tree;
@@ -38,6 +41,11 @@ fn the_guide_shows_the_program_that_runs() {
         page.contains(include_str!("../../examples/two_nodes.rs")),
         "the page has another program"
     );
+}
+
+#[test]
+fn places_that_two_nodes_insert_are_found_by_both() {
+    places::main().expect("it checks itself");
 }
 
 #[test]
@@ -70,7 +78,8 @@ fn start(directory: &Path) -> Child {
     command.spawn().expect("a child")
 }
 
-/// Kills a child when it has told of so many lines of transfers. The last count of each worker.
+/// Kills a child when it has printed `lines` lines about transfers. Returns the last count of each
+/// worker.
 fn kill_after(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
     let mut child = start(directory);
     let (mut told, mut seen) = (BTreeMap::new(), 0);
@@ -82,8 +91,8 @@ fn kill_after(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
         told.insert(worker.to_owned(), count.parse().expect("a number"));
         seen += 1;
         if seen == lines {
-            // What it has said by then and was not read yet counts as well, so the pipe is read to
-            // its end.
+            // The pipe is read to its end, because lines that the child printed before it was
+            // killed count as well.
             child.kill().expect("killed");
         }
     }

@@ -1,5 +1,6 @@
 //! The tests of `latchwork`, as one program.
 
+mod boxes;
 mod databases;
 mod examples;
 #[cfg(feature = "processes")]

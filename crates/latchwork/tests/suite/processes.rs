@@ -13,7 +13,7 @@ use latchwork::{Cluster, ClusterWorker, Error, Result};
 
 use crate::config;
 
-/// Longer than any machine stops.
+/// Longer than any machine stalls.
 const LONG: Duration = Duration::from_secs(60);
 const NODES: usize = 3;
 

@@ -1,4 +1,5 @@
-//! Trees by their names: races to make one, names of other objects, and waits that end.
+//! Trees by their names: races to make a tree, names of other objects, and waits that end at a
+//! deadline.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use latchwork::{Cluster, ClusterWorker, Error, Result};
 
 use crate::config;
 
-/// How many trees all workers ask for.
+/// The number of trees that all workers ask for.
 const TREES: u64 = 6;
 
 /// Asks for all trees in an order of the worker's own, and inserts one key into each. Returns the

@@ -1,15 +1,16 @@
-//! The agreement of the processes of one run on all settings that decide the work of each process.
+//! Compares the settings of all processes of one run.
 
 use std::collections::BTreeMap;
 
 use latchwork_membership::NodeName;
 use serde_json::Value;
 
-/// Settings that may differ between processes: the interval of the results, whether the process
-/// takes its memory at once, and the size that its memory nodes report.
+/// Settings that may differ between processes: whether a process touches its memory at the start,
+/// the size of memory nodes, and the interval of results.
 const ITS_OWN: [&str; 3] = ["prefault", "memory_mb", "interval_s"];
 
-/// Settings as text, each under its name. The settings of a nested table become top-level entries.
+/// The settings as text, by name, with the program's name and version. The entries of a nested
+/// table become top-level entries. Settings in [`ITS_OWN`] are left out.
 pub(crate) fn as_text(
     program: &str,
     settings: BTreeMap<String, Value>,
@@ -34,7 +35,7 @@ pub(crate) fn as_text(
     all
 }
 
-/// The first setting with different values at two nodes, in a line for people.
+/// A line about the first setting with different values at two nodes. `None` if all agree.
 pub(crate) fn difference(nodes: &[NodeName], all: &[BTreeMap<String, String>]) -> Option<String> {
     let (first, others) = all.split_first()?;
     let names = all.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>();
@@ -98,7 +99,8 @@ mod tests {
             let line = difference(&nodes(), &all).expect("they differ");
             assert!(line.starts_with(begin) && !line.contains('\n'), "{line}");
         }
-        // A difference in the program comes before the differences that follow from it.
+        // The key of the program's name begins with a blank, so this name is compared before all
+        // settings.
         let Value::Object(map) = json!({"aaa": 1}) else { return };
         let another = as_text("other", map.into_iter().collect());
         let line = difference(&nodes(), &[one, another]).expect("they differ");

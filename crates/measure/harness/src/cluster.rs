@@ -1,4 +1,4 @@
-//! [`RunCluster`]: a cluster on any fabric, in one process or across many.
+//! [`RunCluster`]: the cluster of a program, on any fabric, in one process or in many.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,14 +21,16 @@ use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
 use crate::{AppError, ClusterFlags, Course, FabricChoice, LoopTime, PhaseProgress, Went, agree};
 
-/// Maximum virtual time of one body: beyond every deadline, and beyond any real run.
+/// Maximum virtual time of one body in a simulated world. A day is far longer than any deadline and
+/// any run, so the limit ends only a world without an end.
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A cluster that a program runs on.
 ///
-/// If the nodes are processes, each process runs the same program with the same flags. Methods that
-/// say so are called by all processes, in the same order. Each process sends its own node's results
-/// to all processes, so every process has all results.
+/// If the nodes are processes, each process runs the same program with the same flags. Some methods
+/// exchange results between the processes: the doc of such a method says that all processes call
+/// it. All processes call these methods in the same order, and each process gets the results of all
+/// processes.
 pub enum RunCluster {
     /// Threads of this process, on shared memory, over sockets or on RDMA devices.
     Embedded(Box<Embedded>),
@@ -39,11 +41,11 @@ pub enum RunCluster {
 }
 
 impl RunCluster {
-    /// Starts the cluster. A process that joins one waits until all nodes have joined.
+    /// Starts the cluster. A process that joins a cluster waits until all nodes have joined.
     ///
     /// # Errors
-    /// Fails when the configuration is invalid, or when the machine, the membership or another node
-    /// refuses.
+    /// Fails when the configuration is invalid, when the machine has too few resources, or when the
+    /// process cannot join.
     pub fn start(config: ClusterConfig, fabric: &FabricChoice) -> Result<RunCluster, AppError> {
         let failed = |error| ClusterFlags::cluster_error(&config, &error);
         Ok(match fabric {
@@ -75,12 +77,12 @@ impl RunCluster {
     /// Runs `body` on every worker of every compute node, and returns the results in the order of
     /// the workers.
     ///
-    /// On shared memory, over sockets and on RDMA devices each worker is a thread. In a simulated
-    /// world all workers run on this thread. All processes of a cluster call this method: each runs
-    /// its own node's workers, and all of them get all results.
+    /// In a simulated world all workers run on this thread. On every other fabric each worker is a
+    /// thread. All processes of a cluster call this method: each process runs its own node's
+    /// workers, and gets the results of all workers.
     ///
     /// # Errors
-    /// As [`Embedded::run`] and [`Simulated::run`]; when another process failed, died or left.
+    /// As [`Embedded::run`] and [`Simulated::run`]. Also when another process failed, died or left.
     pub fn run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -97,7 +99,7 @@ impl RunCluster {
 
     /// As [`run`](RunCluster::run), for a phase of a program. Shows the progress, and fails with
     /// the first error of any worker. In a cluster of processes only the first process shows
-    /// progress, and only its own.
+    /// progress: the progress of its own workers.
     ///
     /// # Errors
     /// The error of the phase; a worker without a result; as [`run`](RunCluster::run).
@@ -160,9 +162,9 @@ impl RunCluster {
         }
     }
 
-    /// As [`run`](RunCluster::run), for workers that follow a course. In a cluster of processes the
-    /// measured parts are at the [same time](RunCluster::together), and the course fails when the
-    /// run cannot continue.
+    /// As [`run`](RunCluster::run), for workers that follow a [`Course`]. In a cluster of processes
+    /// the measured parts of all processes are at the [same time](RunCluster::together). The course
+    /// fails when another process cannot continue.
     ///
     /// # Errors
     /// As [`run`](RunCluster::run). With other processes, also the error that ended the course.
@@ -181,9 +183,8 @@ impl RunCluster {
 
     /// The name in the catalogue of this run's object `base`.
     ///
-    /// A cluster of processes outlives its runs, so each run there has names of its own. At the
-    /// [`end`](RunCluster::end) of such a run the objects with these names are removed, with all
-    /// memory of the run.
+    /// A cluster of processes outlives its runs, so each run there has its own names. The
+    /// [`end`](RunCluster::end) of such a run removes the names and releases the memory of the run.
     pub fn name(&self, base: &str) -> String {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => base.to_owned(),
@@ -208,7 +209,7 @@ impl RunCluster {
         }
     }
 
-    /// This process's part of `all` items.
+    /// The number of items that this process takes, when all processes share `all` items evenly.
     pub fn share_of(&self, all: u64) -> u64 {
         let (process, of) = self.process();
         all / of as u64 + u64::from((process as u64) < all % of as u64)
@@ -226,7 +227,7 @@ impl RunCluster {
     }
 
     /// Whether the times of all workers come from one clock, so that times of two workers can be
-    /// ordered. The clocks of several machines are different.
+    /// compared. This is false for processes on several machines.
     pub fn has_one_clock(&self) -> bool {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => true,
@@ -274,8 +275,8 @@ impl RunCluster {
         }
     }
 
-    /// Checks that all processes were started with the same settings, as in the result document, or
-    /// more. All processes call this method at the start.
+    /// Checks that all processes have the same program, version and settings. All processes call
+    /// this method at the start.
     ///
     /// # Errors
     /// The first setting that differs between two processes; when another process died or left.
@@ -288,8 +289,8 @@ impl RunCluster {
 
     /// Runs `body`, in which workers follow a course.
     ///
-    /// With many processes, a warm-up without a time limit ends for all when the last process is
-    /// warm. So their measured parts are at the same time.
+    /// In a cluster of processes, a warm-up without a time limit ends for all processes when the
+    /// last process is warm. So the measured parts are at the same time.
     pub fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         match self {
             RunCluster::Joined(shared) if course.waits_for_others() => {
@@ -299,8 +300,8 @@ impl RunCluster {
         }
     }
 
-    /// Ends the program in order, with its result. In a cluster of processes this process leaves.
-    /// If the program failed, the other processes get the error. All processes call this method.
+    /// Ends the program with its result. In a cluster of processes, this process leaves the cluster
+    /// gracefully, and an error here reaches the other processes. All processes call this method.
     ///
     /// # Errors
     /// The error of the program, here or at another process; an error of the node's release.
@@ -358,7 +359,7 @@ impl RunCluster {
         Ok(self.share(now)?.into_iter().max().unwrap_or(now))
     }
 
-    /// How a loop of operations on this cluster follows time.
+    /// Whether loops of operations on this cluster run in real or in virtual time.
     pub fn loop_time(&self) -> LoopTime {
         match self {
             RunCluster::Embedded(_) | RunCluster::Joined(_) => LoopTime::Real,
@@ -375,7 +376,8 @@ impl RunCluster {
     }
 }
 
-/// A fabric of sockets for nodes of this process alone.
+/// A fabric of sockets between the nodes of this process. Its secret is random, so no other process
+/// can connect.
 fn loopback() -> Result<Threaded, tcp::TcpError> {
     let security = tcp::Security::Secret(tcp::Secret::random()?);
     Ok(Threaded::Tcp(tcp::TcpFabric::new(tcp::TcpConfig::new(security))?))

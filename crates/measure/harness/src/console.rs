@@ -1,4 +1,5 @@
-//! Output of a program on its two streams: lines for scripts, tables for people.
+//! Output of a program: lines for scripts on standard output, and tables for people on standard
+//! error.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -7,23 +8,23 @@ use latchwork_files::Output;
 use crate::error::AppError;
 use crate::fold;
 
-/// Writes text for people on standard error, in lines that fit a terminal. The text accompanies a
-/// result with its own output, so a failed write is ignored.
+/// Writes text for people on standard error, folded to fit a terminal. A failed write is ignored,
+/// because the result itself goes to another output.
 pub fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let _ = fold::write(&mut io::stderr().lock(), write);
 }
 
-/// Writes a line on standard error while the program continues, whether a reader exists or not.
+/// Writes a line on standard error. A failed write is ignored.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// As [`say`], in lines that fit a terminal.
+/// As [`say`], folded to fit a terminal.
 pub fn say_folded(line: &str) {
     print_for_people(|out| writeln!(out, "{line}"));
 }
 
-/// Prints lines of a running program, as [`tell`]; on a terminal in lines that fit.
+/// Prints lines of a running program, as [`tell`]. On a terminal the lines are folded to fit.
 ///
 /// # Errors
 /// As [`tell`].
@@ -35,20 +36,22 @@ pub fn print_progress(
         return tell(document, write);
     }
     tell(document, |out| {
-        // A progress bar may be on the line.
+        // A progress bar may be on the terminal's current line, so the line is cleared first.
         out.write_all(b"\r\x1b[K")?;
         fold::write(out, write)
     })
 }
 
-/// Whether both streams are a terminal. Then a terminal would show the result twice, as the table
-/// for people and as the lines for scripts, and the table suffices.
+/// Whether standard output and standard error are both a terminal. Such a terminal would show a
+/// result twice, as a table and as lines for scripts, so the lines are left out.
 pub fn is_for_people_only() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Prints a result: as a table for people, and in lines for scripts. On a terminal alone the lines
-/// are left out ([`is_for_people_only`]). A document on standard output replaces the lines.
+/// Prints a result twice: as a table for people on standard error, and as lines for scripts on
+/// standard output. If both streams are a terminal, the lines are left out
+/// ([`is_for_people_only`]). If the document goes to standard output, the lines go to standard
+/// error.
 ///
 /// # Errors
 /// When the result cannot be written.
@@ -64,7 +67,7 @@ pub fn print_result(
     tell(document, lines)
 }
 
-/// Prints text on standard output. If standard output carries the document, the text goes to
+/// Prints text on standard output. If the document goes to standard output, the text goes to
 /// standard error instead.
 ///
 /// # Errors
@@ -83,7 +86,7 @@ pub fn tell(
 
 pub(crate) fn written(place: &str, result: io::Result<()>) -> Result<(), AppError> {
     match result {
-        // A reader that closes the pipe has read what it needs.
+        // A closed pipe is no error: its reader, such as `head`, wants no more text.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
             Err(AppError::Failed(format!("the result cannot be written to {place}: {error}")))

@@ -1,4 +1,5 @@
-//! [`Cores`]: whether the workers of a run had their cores, from the system's counters.
+//! [`Cores`]: measures how long the workers of a run had a core and how long they waited for one.
+//! The numbers are counters of the operating system.
 //!
 //! ```text
 //!   Cores::before ── load, steal      each worker: /proc/thread-self/schedstat, begin and end
@@ -6,9 +7,9 @@
 //!         └──── around(body) ──────────────┴───► after ──► Conditions, of all processes
 //! ```
 //!
-//! A computing thread does not notice when other threads have its core, but its throughput and its
-//! latencies suffer. The kernel counts for each thread the time in which the thread was ready and
-//! had no core. Other systems than Linux do not count that time, and the report leaves it out.
+//! When other threads have the core of a worker, throughput and latencies suffer, and the worker
+//! does not notice. The Linux kernel counts for each thread the time in which the thread was ready
+//! and had no core. On other systems the report leaves these times out.
 
 use std::fs;
 use std::future::Future;
@@ -21,7 +22,7 @@ use latchwork_runtime::sync::Mutex;
 
 use crate::{AppError, RunCluster};
 
-/// The counters of a run. Clones belong to the same run.
+/// The counters of one run. Clones share them.
 #[derive(Clone)]
 pub struct Cores {
     load_before: f64,
@@ -30,7 +31,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Call this before a run.
+    /// Reads the counters of the machine. The caller calls this before the run.
     pub fn before() -> Cores {
         Cores {
             load_before: load().unwrap_or(0.0),
@@ -39,7 +40,8 @@ impl Cores {
         }
     }
 
-    /// Wraps the body of a run's workers, and records the processor time of each thread.
+    /// Wraps the body of a run's workers, so that each worker records the processor time of its
+    /// thread.
     pub fn around<T, F, Fut>(
         &self,
         body: F,
@@ -68,8 +70,8 @@ impl Cores {
         }
     }
 
-    /// The conditions of the measurement; `None` for a simulated run, which has virtual time. All
-    /// processes of a cluster call this method after the run.
+    /// The conditions of the measurement, from all processes. `None` for a simulated run, because
+    /// its time is virtual. All processes of a cluster call this method after the run.
     ///
     /// # Errors
     /// When another process died or left.
@@ -130,7 +132,8 @@ impl Processor {
     }
 }
 
-/// Time of all cores of the machine, in ticks of the system.
+/// The time of all cores of the machine together, and the part that a hypervisor took (steal), in
+/// ticks.
 #[derive(Clone, Copy, Default)]
 struct Ticks {
     all: u64,
@@ -148,7 +151,7 @@ impl Ticks {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
         let stolen = *ticks.get(STEAL)?;
-        // The values behind `steal` are included in the values before it.
+        // The values after `steal` are parts of earlier values, so they are not added.
         Some(Ticks { all: ticks[..=STEAL].iter().sum(), stolen })
     }
 

@@ -7,8 +7,8 @@ use latchwork_workload::WorkloadError;
 
 use crate::signal::Signal;
 
-/// What is wrong with flags that are fine one by one: one line that names the flag and says what
-/// would do.
+/// An error about flags that are valid one by one, but not together or not here. The text is one
+/// line that names a flag and says what to use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FlagError(pub String);
@@ -16,23 +16,24 @@ pub struct FlagError(pub String);
 /// Why a program ended without a result. Each text is one line.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppError {
-    /// The command line, or a file that it names, requests something impossible.
+    /// The command line, or a file that it names, is wrong.
     #[error("{0}")]
     Usage(String),
     /// The program failed, or its result cannot be written.
     #[error("{0}")]
     Failed(String),
-    /// A signal ended the program before there was a result.
+    /// A signal to this process ended the program before it had a result.
     #[error("ended by {} before it had a result", .0.name())]
     Stopped(Signal),
-    /// As `Stopped`, for a signal to the process of another node.
+    /// A signal to the process of another node ended the program before it had a result. The text
+    /// is the name of the node.
     #[error("ended by {} at node {} before it had a result", .0.name(), .1)]
     StoppedAt(Signal, String),
 }
 
 impl AppError {
-    /// The program's exit status: 2 for an error that another command line avoids, 128 plus the
-    /// number for a signal, 1 for the rest.
+    /// The program's exit status: 2 for a wrong command line, 128 plus the number of a signal, 1
+    /// for all other errors.
     pub fn status(&self) -> u8 {
         match self {
             AppError::Usage(_) => 2,
@@ -41,12 +42,12 @@ impl AppError {
         }
     }
 
-    /// An output cannot be written.
+    /// The error for an output that cannot be written.
     pub fn output(path: &Path, cause: &OutputError) -> AppError {
         AppError::Failed(format!("{}: {cause}", path.display()))
     }
 
-    /// A file or a directory cannot be written.
+    /// The error for a file or a directory that cannot be written.
     pub fn unwritable(path: &Path, cause: &std::io::Error) -> AppError {
         AppError::Failed(format!("{} cannot be written: {cause}", path.display()))
     }

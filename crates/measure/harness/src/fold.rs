@@ -1,4 +1,5 @@
-//! Lines for people fit a terminal. A longer line continues below, indented to its own text.
+//! Folds long lines of output for people, so that they fit a terminal. A folded line continues on
+//! the next line, indented.
 
 use std::io::{self, Write};
 
@@ -7,17 +8,18 @@ use latchwork_strict::strict_assert;
 /// Columns of a terminal of the usual width.
 pub const COLUMNS: usize = 80;
 
-/// Columns that remain on a terminal behind the name of a process (`C58 | `) in `cluster run`.
+/// Columns that remain for a line after the name of a process (`C58 | `), which `cluster run`
+/// prints before it.
 pub const COLUMNS_RELAYED: usize = COLUMNS - 6;
 
 /// Maximum indent of a continued line.
 const INDENT_MAX: usize = 34;
 const _: () = assert!(INDENT_MAX < COLUMNS_RELAYED / 2, "a continued line has room for words");
 
-/// The same lines, none of them longer than [`COLUMNS`] if the words allow it.
+/// Folds the lines of `text` to at most [`COLUMNS`] columns.
 ///
-/// A line continues under the column behind its last gap of two or more blanks, as in `check
-/// records  ok`. A word that is too long by itself, such as a path, stays whole.
+/// A folded line continues below the text after its last gap of two or more blanks, as in `check
+/// records ok`. A word that is too long for a line, such as a path, is not broken.
 pub fn folded(text: &str) -> String {
     folded_to(COLUMNS, text)
 }
@@ -61,7 +63,8 @@ fn fold(columns: usize, line: &str, out: &mut String) {
     out.push_str(end);
 }
 
-/// The column at which the text of a line begins, behind its leading columns.
+/// The column at which continued lines begin: after the last gap of two or more blanks, within
+/// [`INDENT_MAX`] columns. Without a gap, 2.
 fn indent(text: &str) -> usize {
     let letters: Vec<char> = text.chars().take(INDENT_MAX + 1).collect();
     let is_gap = |at: usize| at >= 2 && letters[at - 1] == ' ' && letters[at - 2] == ' ';

@@ -1,4 +1,5 @@
-//! The common parts of programs that measure, so that each program has only its own measurement.
+//! The common parts of all programs that measure: flags, configuration, logs, signals, a cluster,
+//! phases, and the output of results.
 //!
 //! ```text
 //!   ClusterFlags, FabricFlags, SettingFlags, OutputFlags     the command line, checked before anything starts
@@ -13,23 +14,23 @@
 //!                             outcome   checks, latencies, counters: for people, for scripts, as a document
 //! ```
 //!
-//! [`start`] frames a whole program, from the command line to the exit status: flags from [files
-//! and the environment](config) too, logs, and [signals](stop) that end a run early. [`main`] does
-//! the same without files, environment, logs and signals.
+//! [`start`] runs a whole program, from the command line to the exit status. [`start`] reads flags
+//! also from [a file and the environment](config), installs logs, and handles [signals](stop) that
+//! end a run early. [`main`] does the same without file, environment, logs and signals.
 //!
-//! A program takes the flags into its own command line with `#[command(flatten)]`. Those of the
-//! protocol are made from [`latchwork_engine::NodeSettings::TABLE`]: an entry of the table is a
-//! setting of every program. A flag that few runs need is a setting, too: its help heading begins
-//! with `Settings: `, [`config`] keeps it out of `--help` and takes it as `--set NAME=VALUE`.
+//! A program includes the flags in its own command line with `#[command(flatten)]`. A *setting* is
+//! a flag that few runs need. Its help heading begins with `Settings: `. `--help` does not show a
+//! setting, and `--set NAME=VALUE` sets it. Each entry of [`latchwork_engine::NodeSettings::TABLE`]
+//! becomes a setting of every program.
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - A mistake on a command line gives one line that states valid input ([`parse::one_line`],
+//! - The error for a wrong command line is one line that states valid input ([`parse::one_line`],
 //!   [`FlagError`]).
-//! - One body runs on either fabric. Shared memory calls the body on many threads, and a simulated
-//!   world on one thread. So the body must be `Sync`, and its result `Send`. The future itself
-//!   stays on its thread.
-//! - In a simulated world time is virtual, and the same flags give the same result, bit by bit.
+//! - One body runs on every fabric. A cluster on real threads calls the body on many threads, and a
+//!   simulated world calls it on one thread. So the body must be `Sync`, and its result `Send`. A
+//!   future stays on its thread.
+//! - In a simulated world time is virtual, and the same flags give the same event hash.
 //!
 //! # Example
 //!

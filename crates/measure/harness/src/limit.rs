@@ -1,13 +1,14 @@
-//! [`Limit`]: the resource that limited the speed of a run.
+//! [`Limit`]: finds the resource that limited the speed of a run.
 //!
 //! ```text
 //!   Cluster::metered ── begin of the measured part ──► Usage ┐
 //!                       its end ─────────────────────► Usage ┴─► Limit::between ──► Limit
 //! ```
 //!
-//! A resource that was in use for nearly all of the time is the limit: more of any other resource
-//! would not have helped. A simulated world counts the use of all resources. Real fabrics count
-//! two: cores that other threads had, and syncs of the log.
+//! If one resource is in use for most of the time, more of any other resource helps little, so that
+//! resource is the limit. A simulated cluster counts the use of NICs, latch words and CPUs. A run
+//! on real threads counts only two things: how long workers waited for a core, and how long the log
+//! synced.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,12 +22,12 @@ use latchwork_verbs_sim::NicWork;
 
 use crate::{RunCluster, RunPart};
 
-/// A resource in use for at least this share of the time was the limit. The share is less than 1,
-/// because queues run empty now and then.
+/// A resource that is in use for at least this share of the time is a limit. The share is less than
+/// 1, because the queue of a limiting resource is empty now and then.
 const BUSY: f64 = 0.8;
 
-/// If no resource was busy and at least this share of all atomics was on one latch word, the
-/// workers took turns at its line.
+/// The least share of the time of all atomics with which one latch word is the limit, if no
+/// resource is busy. The workers then take turns at the line of that word.
 const ONE_LINE: f64 = 0.5;
 const _: () = assert!(0.0 < BUSY && BUSY < 1.0, "a share of the time");
 const _: () = assert!(0.0 < ONE_LINE && ONE_LINE <= 1.0, "a share of all atomics");
@@ -49,8 +50,7 @@ pub enum Limit {
         owner: String,
         /// The word's share of the time of all atomics.
         atomics: f64,
-        /// The share of the time in which the NIC worked on the word. The NIC executes the atomics
-        /// on one word one after the other.
+        /// The share of the time in which the NIC executed atomics on the word.
         busy: f64,
     },
     /// The CPUs of a compute node's workers.
@@ -60,14 +60,14 @@ pub enum Limit {
         /// The average share of the time in which the CPUs worked.
         busy: f64,
     },
-    /// Other threads had the cores. Known only for real threads.
+    /// Too few cores: workers were ready and had no core. Known only for real threads.
     RunDelay {
         /// The share of the time in which workers waited for a core.
         share: f64,
     },
-    /// The storage device of the log.
+    /// The storage device of the logs.
     LogSync {
-        /// The mean share of the time in which a log was syncing.
+        /// The share of the time in which a log was syncing, as a mean of all logs.
         busy: f64,
     },
     /// No resource was in use for most of the time. Workers waited for answers, or for the time of
@@ -122,15 +122,15 @@ impl Limit {
         }
     }
 
-    /// Whether the limit is a word at which workers take turns, however short each turn is at the
-    /// NIC.
+    /// Whether this is a latch word at which the workers took turns. Its NIC may be idle for most
+    /// of the time.
     fn is_one_line(&self) -> bool {
         matches!(self, Limit::LatchWord { atomics, .. } if *atomics >= ONE_LINE)
     }
 
-    /// The limit of a run on real threads, as far as it is counted. It is other threads on the
-    /// cores of its workers, or the storage device of its logs, which were syncing for this share
-    /// of the time.
+    /// The limit of a run on real threads. `None` if neither the cores nor the log limited the run.
+    /// `conditions` says how long workers waited for a core. `log_sync` is the share of the time in
+    /// which the logs were syncing.
     pub fn of_threads(conditions: Option<&Conditions>, log_sync: Option<f64>) -> Option<Limit> {
         if let Some(conditions) = conditions.filter(|conditions| conditions.is_crowded()) {
             return Some(Limit::RunDelay { share: conditions.kept_off() });
@@ -138,8 +138,23 @@ impl Limit {
         log_sync.filter(|busy| *busy >= BUSY).map(|busy| Limit::LogSync { busy })
     }
 
-    /// The limit of a simulated cluster between two times. `None` when no time passed, and in a
-    /// world with random times, in which no resource works.
+    /// The limit of a run. `counted` is the limit that a simulated cluster found, or `None` on real
+    /// threads. A simulated cluster does not count syncs of the log. So there the log is the limit
+    /// if no counted resource was busy and the logs synced for most of the time.
+    pub fn of_run(
+        counted: Option<Limit>,
+        conditions: Option<&Conditions>,
+        log_sync: Option<f64>,
+    ) -> Option<Limit> {
+        match counted {
+            None => Limit::of_threads(conditions, log_sync),
+            Some(limit) if limit.busy() >= BUSY => Some(limit),
+            Some(limit) => Limit::of_threads(None, log_sync).or(Some(limit)),
+        }
+    }
+
+    /// The limit of a simulated cluster between two times. `None` if no time passed, or if the
+    /// fabric has no NIC profile, because only NICs with a profile count their work.
     pub fn between(before: &Usage, after: &Usage) -> Option<Limit> {
         let elapsed = (after.at - before.at).as_secs_f64();
         let share = |work: Duration| (work.as_secs_f64() / elapsed).min(1.0);
@@ -158,14 +173,15 @@ impl Limit {
     }
 }
 
-/// Decides which resource limits a simulated cluster.
+/// Chooses the limit of a simulated cluster.
 fn choose(nics: Vec<Limit>, cpus: Vec<Limit>) -> Option<Limit> {
     let busiest =
         |limits: Vec<Limit>| limits.into_iter().max_by(|a, b| a.busy().total_cmp(&b.busy()));
     let one_line = nics.iter().find(|limit| limit.is_one_line()).cloned();
     let (nic, cpu) = (busiest(nics)?, busiest(cpus)?);
     let waits = Limit::Waits { nic: nic.busy(), cpu: cpu.busy() };
-    // If both are busy, the NIC comes first: its queue is the reason why other workers wait.
+    // If a NIC and a CPU are both busy, the NIC is the limit. A busy NIC delays the workers of all
+    // nodes that use it, and a busy CPU only its own node.
     let busy = [nic, cpu].into_iter().find(|limit| limit.busy() >= BUSY);
     Some(busy.or(one_line).unwrap_or(waits))
 }
@@ -188,8 +204,9 @@ fn parts(
     parts.into_iter().map(move |(part, busy)| Limit::Nic { owner: owner.clone(), part, busy })
 }
 
-/// The busiest bucket of atomics. The bucket stands for one word if most of its atomics hit the
-/// same word as the previous atomic.
+/// The busiest bucket of a NIC's atomics, as a limit. A NIC executes atomics of one bucket one
+/// after the other. The low bits of an address select the bucket. The limit is one latch word if
+/// more than half of the bucket's time went to atomics on the same word as the previous atomic.
 fn atomics(
     after: &NicWork,
     before: &NicWork,
@@ -212,7 +229,8 @@ fn atomics(
     limit.into_iter()
 }
 
-/// The workers of each node that existed at both times.
+/// The CPUs of each compute node, as limits. The share is the mean over the node's workers that
+/// existed at both times.
 fn cpus(after: &Usage, before: &Usage, share: &impl Fn(Duration) -> f64) -> Vec<Limit> {
     let nodes = after.workers.iter().map(|(node, _)| node + 1).max().unwrap_or(0);
     let of_node = |node: usize| {
@@ -234,8 +252,9 @@ struct Marks {
 }
 
 impl RunCluster {
-    /// Runs `run`, and returns the limit of its measured part. `part` returns the part at a time,
-    /// and `None` when the run is over. Only a simulated cluster knows its limit.
+    /// Runs `run`, and returns its result with the limit of its measured part. `part` returns the
+    /// part of the run at a time, and `None` when the run is over. On real threads the limit is
+    /// `None`.
     pub fn metered<T>(
         &self,
         part: impl Fn(Time) -> Option<RunPart> + 'static,
@@ -298,7 +317,7 @@ mod tests {
             told(&[busy[1].clone(), word(0.3, 1.0)], &[cpu("C1", 0.1)]),
             "latch word of one line at M3: 30 % of all atomics, 100 % busy"
         );
-        // No resource is busy if nodes take turns at one line.
+        // While nodes take turns at one line, no resource is busy.
         let told_of = |atomics| told(&[idle[1].clone(), word(atomics, 0.02)], &[cpu("C1", 0.12)]);
         assert_eq!(told_of(0.97), "latch word of one line at M3: 97 % of all atomics, 2 % busy");
         assert_eq!(told_of(0.4), waits);
@@ -332,6 +351,16 @@ mod tests {
         );
         let share = |work: Duration| work.as_secs_f64() / 2.0;
         assert_eq!(cpus(&after, &before, &share), [cpu("C1", 0.75), cpu("C2", 0.25)]);
+    }
+
+    #[test]
+    fn a_simulated_run_is_limited_by_its_log_if_no_counted_resource_was_busy() {
+        let waits = Limit::Waits { nic: 0.1, cpu: 0.2 };
+        let log = Limit::LogSync { busy: 0.9 };
+        assert_eq!(Limit::of_run(Some(waits.clone()), None, Some(0.9)), Some(log));
+        assert_eq!(Limit::of_run(Some(waits.clone()), None, Some(0.5)), Some(waits));
+        let busy = cpu("C1", 0.95);
+        assert_eq!(Limit::of_run(Some(busy.clone()), None, Some(0.9)), Some(busy));
     }
 
     #[test]

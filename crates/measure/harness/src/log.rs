@@ -1,4 +1,4 @@
-//! Logs: the `tracing` events of libraries, as lines for people on standard error.
+//! Logs: prints the `tracing` events of the libraries as lines on standard error.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// The valid values.
+/// The valid values of `--log`, for error texts.
 const EXPECTED: &str = "use off, error, warn, info, debug or trace, or levels of single crates before it, as in \
      latchwork_wal=info,warn";
 
-/// The shown events: those of a level, with other levels for some targets.
+/// The events to print: a level for all targets, and other levels for some targets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Filter(Targets);
 
 impl Filter {
-    /// Parses `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is the prefix of a path, as log lines
-    /// show it.
+    /// Parses `LEVEL` or `TARGET=LEVEL,..,LEVEL`. A target is a crate or a module path, as log
+    /// lines show it, and includes all paths that begin with it.
     pub(crate) fn parse(text: &str) -> Result<Filter, String> {
         let level = |text: &str| match text {
             "off" => Ok(LevelFilter::OFF),
@@ -41,16 +41,17 @@ impl Filter {
     }
 }
 
-/// From here on, events that pass the filter become lines on standard error: time, level, target,
-/// event.
+/// Installs the log for this process: each event that passes the filter becomes a line on standard
+/// error with time, level, target and event.
 pub(crate) fn install(filter: &Filter) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
-        // The reader of standard error may have closed it.
+        // Standard error may be closed.
         .log_internal_errors(false);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter.0.clone()));
-    // A test with several programs in one process may have installed a subscriber before.
+    // The call fails if a test in the same process has installed a subscriber before. The first one
+    // stays.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 

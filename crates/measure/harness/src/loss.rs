@@ -1,4 +1,4 @@
-//! The loss of a node or of memory, after which a run of many processes cannot continue.
+//! Detects the loss of a node, after which a run of many processes cannot continue.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use latchwork_membership::{MemberState, Membership, NodeIncarnation, NodeName, V
 
 use crate::AppError;
 
-/// How far the view may lag behind an exchange.
+/// How long the view may lag behind a failed exchange.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// A lost node without which a run cannot continue.
+/// A lost node that the run needs.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    /// The node, if it is not this one.
+    /// The lost node. `None` if it is this process's node.
     pub(crate) node: Option<NodeName>,
-    /// Whether the node died, instead of a graceful leave.
+    /// Whether the node died. False after a graceful leave.
     pub(crate) died: bool,
-    /// The text for people.
+    /// The error with which the run ends.
     pub(crate) error: AppError,
 }
 
@@ -26,7 +26,8 @@ impl Loss {
     }
 }
 
-/// The first lost node without which a run cannot continue.
+/// The first loss that ends the run: this node's lease, a dead memory node, or a node of the group
+/// that died or left.
 pub(crate) fn lost(membership: &Membership, group: &[NodeIncarnation]) -> Option<Loss> {
     if !membership.lease().is_valid() {
         let text = "this node's lease has ended, so that the others go on without it: start it again, with a longer \
@@ -36,8 +37,8 @@ pub(crate) fn lost(membership: &Membership, group: &[NodeIncarnation]) -> Option
     lost_of(&membership.view(), group, None)
 }
 
-/// A dead node of the group other than `node`. A process that fails because of a death also ends,
-/// and is dead as well.
+/// A dead node of the group other than `node`, or a dead memory node. A process that fails because
+/// of another node's death may be dead, too. So the other death may be the cause.
 pub(crate) fn died_besides(
     membership: &Membership,
     group: &[NodeIncarnation],
@@ -66,9 +67,10 @@ fn lost_of(view: &View, group: &[NodeIncarnation], besides: Option<NodeName>) ->
     ))
 }
 
-/// As [`lost`], after an exchange failed: the view may lag behind the exchange.
+/// As [`lost`], after a failed exchange. The view may show the loss a little later than the
+/// exchange, so this waits for up to [`BEHIND`].
 pub(crate) fn lost_lately(membership: &Membership, group: &[NodeIncarnation]) -> Option<Loss> {
-    // The view has the answer, whether the wait ended in time or not.
+    // The result of the wait is not needed: the next line reads the view again.
     let _ = membership.wait(BEHIND, |view| lost_of(view, group, None).is_some());
     lost(membership, group)
 }
@@ -104,7 +106,7 @@ mod tests {
         };
         let all = [("M0", Joined), ("C1", Joined), ("C2", Joined), ("C3", Joined)];
         assert_eq!(told(&all), None);
-        // C2 is of another run, and M1 may have left before.
+        // C2 belongs to another run, and the run does not need a memory node that left.
         assert_eq!(told(&[all[0], all[1], ("C2", Dead), all[3]]), None);
         assert_eq!(told(&[all[0], ("M1", Left), all[1], all[3]]), None);
         for (members, how) in [

@@ -1,31 +1,31 @@
-//! Lanes: the assignment of names in the pool's catalogue to a run, and their release after the
-//! run.
+//! Lanes: the numbers that make a run's names in the pool's catalogue unique. A run takes a lane at
+//! its start and releases the lane with all names at its end.
 //!
 //! A cluster of processes outlives its runs, and its catalogue has room for a limited number of
-//! names. So names carry the number of a lane, not of a run. Each run takes the first lane that no
-//! other run has at the time.
+//! names. So names end with the number of a lane, which later runs reuse, and not with the number
+//! of a run. Each run takes the lowest lane that no other run has.
 //!
 //! ```text
 //!   run.0 = 17        usertable.0        lane 0 is run 17's, with what is called so
 //!   run.1 = 18        tpcc.1             lane 1 is run 18's, at the same time
 //! ```
 //!
-//! Resources of a crashed run are not reclaimed: its lane, its names and its memory stay taken.
+//! The resources of a crashed run (lane, names and memory) are not reclaimed.
 
 use latchwork_cluster::{Joined, Member};
 use latchwork_memnode::{ObjectKind, PoolError};
 
 use crate::AppError;
 
-/// The kind of object of a lane in the catalogue: "run".
+/// The object kind of a lane's entry in the catalogue: the letters "run".
 const RUN: ObjectKind = ObjectKind(0x6e_7572);
 
-/// The name of a run's object in a lane.
+/// The catalogue name of the object `base` of the run that has this lane.
 pub(crate) fn name(base: &str, lane: u64) -> String {
     format!("{base}.{lane}")
 }
 
-/// Takes the first free lane for a node's run.
+/// Takes the lowest free lane for the run of this node. Fails if the catalogue is full.
 pub(crate) fn take(node: &Joined) -> Result<u64, AppError> {
     let run = node.group().run();
     let taken = node.run(move |member| async move {
@@ -57,7 +57,8 @@ async fn first_free(member: &Member, run: u64) -> Result<u64, PoolError> {
     unreachable!("the catalogue is full before")
 }
 
-/// Removes these names, and then the lane. No node may use the named objects afterwards.
+/// Removes the names from the catalogue, then the lane's own entry. No node may use the named
+/// objects afterwards.
 pub(crate) fn release_name(node: &Joined, lane: u64, names: &[String]) -> Result<(), AppError> {
     let removed = node.run(|member| async move {
         let port = member.memory.port();

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers as text for people.
 
 /// A number in about three digits: `812`, `34.1 k`, `2.46 M`, `1.20 G`.
 pub fn short(number: f64) -> String {

@@ -1,4 +1,4 @@
-//! The outcome of a run: its checks, and the output of all results for people, for scripts and in a
+//! The outcome of a run: its checks, and the output of its results for people, for scripts and in a
 //! document.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct RunCheck {
     pub name: &'static str,
     /// The check's outcome.
     pub outcome: CheckOutcome,
-    /// The check's finding, for people.
+    /// A sentence about what the check found.
     pub detail: String,
 }
 
@@ -46,8 +46,8 @@ impl RunCheck {
     }
 }
 
-/// The document of a run on this cluster: the counters of each compute node, the outcomes of the
-/// checks, the hash of a simulated world. The program adds its settings and its measurements.
+/// The result document of a run on this cluster, with counters, checks and event hash. The program
+/// adds its settings and its measurements.
 pub fn document(
     app: &str,
     cluster: &ClusterConfig,
@@ -76,7 +76,7 @@ fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> NodeResult {
     NodeResult { role: role.to_owned(), id, counters, series: Vec::new() }
 }
 
-/// Writes the outcomes of the checks in lines for scripts.
+/// Writes one line for scripts for each check.
 ///
 /// # Errors
 /// When `out` fails.
@@ -84,7 +84,7 @@ pub fn write_check_lines(out: &mut dyn Write, checks: &[RunCheck]) -> io::Result
     checks.iter().try_for_each(|check| writeln!(out, "[CHECK], {}, {}", check.name, check.word()))
 }
 
-/// Writes the outcomes of the checks for people, with the findings.
+/// Writes one line for people for each check, with the finding.
 ///
 /// # Errors
 /// When `out` fails.
@@ -96,8 +96,8 @@ pub fn write_checks(out: &mut dyn Write, checks: &[RunCheck]) -> io::Result<()> 
     writeln!(out)
 }
 
-/// Writes a table of latencies, with a row for each kind of operation that occurred. If there are
-/// latencies from intended starts, a row for them follows.
+/// Writes a table of latencies in microseconds, with a row for each kind of operation that
+/// occurred. A kind with latencies from intended starts has a second row.
 ///
 /// # Errors
 /// When `out` fails.
@@ -124,8 +124,8 @@ pub fn write_limit(out: &mut dyn Write, limit: Option<&Limit>) -> io::Result<()>
     limit.map_or(Ok(()), |limit| writeln!(out, "limit  {limit}"))
 }
 
-/// Writes the machines of a run and the core time of its workers, with a warning if the core time
-/// was too short.
+/// Writes the machines of a run and the core time of its workers. Adds a warning if the workers
+/// waited too long for cores.
 ///
 /// # Errors
 /// When `out` fails.
@@ -162,12 +162,12 @@ fn row(out: &mut dyn Write, name: &str, cells: &[String]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// A count in seven columns.
+/// A count as text of at most seven columns.
 fn narrow(count: u64) -> String {
     if count < 10_000_000 { count.to_string() } else { narrow_large(count as f64) }
 }
 
-/// Microseconds in seven columns, with as many decimals as fit.
+/// Microseconds as text of at most seven columns.
 fn narrow_us(us: f64) -> String {
     match us {
         us if us < 9_999.995 => format!("{us:.2}"),
@@ -183,7 +183,7 @@ fn narrow_large(number: f64) -> String {
     }
 }
 
-/// A simulated world at its end.
+/// The figures of a simulated world at its end.
 pub struct WorldEnd {
     /// The event hash of the world.
     pub event_hash: u64,
@@ -196,8 +196,8 @@ pub struct WorldEnd {
 }
 
 impl WorldEnd {
-    /// The world of a cluster, if the cluster is simulated. `real_time` is the real time of the
-    /// simulation.
+    /// The figures of the cluster's world. `None` if the cluster is not simulated. `real_time` is
+    /// how long the simulation took.
     pub fn of(cluster: &RunCluster, real_time: Duration) -> Option<WorldEnd> {
         let RunCluster::Simulated(cluster) = cluster else { return None };
         let kernel = cluster.kernel();

@@ -1,4 +1,4 @@
-//! Parsers of values on a command line, and their errors of one line.
+//! Parsers of values on a command line. An error says which values are valid.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +47,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// On or off, as `true` and `false` too.
+/// `on` or `true`, and `off` or `false`.
 ///
 /// # Errors
 /// The valid values.
@@ -59,7 +59,7 @@ pub fn on_or_off(text: &str) -> Result<bool, String> {
     }
 }
 
-/// How sizes and times are written, for the help of every program that takes some.
+/// A help text: how to write sizes and times.
 pub const UNITS: &str = "Sizes: 512K, 256M, 4G, or KiB, MiB, GiB, as powers of 1024. Times: 500us, 20ms, 4s, 2m, 1h. A \
                          number without a unit has the one that the flag names.";
 
@@ -80,7 +80,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 
 const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 
-/// As [`seconds`], or 0.
+/// As [`seconds`], but 0 is valid, too.
 ///
 /// # Errors
 /// The valid values.
@@ -91,7 +91,7 @@ pub fn seconds_or_none(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As [`seconds`], as a number of seconds.
+/// As [`seconds`]. The result is a number of seconds.
 ///
 /// # Errors
 /// The valid values.
@@ -99,7 +99,8 @@ pub fn seconds_f64(text: &str) -> Result<f64, String> {
     seconds(text).map(|time| time.as_secs_f64())
 }
 
-/// A time of whole microseconds, as a number in `range`.
+/// A time of whole microseconds. The result is their number, which is in `range`. A plain number is
+/// in microseconds.
 pub fn whole_micros(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
@@ -150,12 +151,12 @@ pub fn bytes(
     }
 }
 
-/// A size above 0 in mebibytes. A plain number is in mebibytes, too.
+/// A size above 0. The result is in mebibytes, and a plain number is in mebibytes.
 ///
 /// # Errors
 /// The valid values.
 pub fn mebibytes(text: &str) -> Result<f64, String> {
-    // A plain number keeps its text, for messages.
+    // A plain number is parsed directly, so that a fraction such as 0.5 is valid.
     let size = text.parse().ok().or_else(|| {
         let bytes = latchwork_units::size(text, SizeUnit::MiB)?;
         Some(bytes as f64 / MIB as f64)
@@ -164,16 +165,17 @@ pub fn mebibytes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "use a number of MiB above 0, or a size such as 256M or 4GiB".to_owned())
 }
 
-/// A size above 0 in bytes; a plain number is in mebibytes.
+/// A size above 0. The result is in bytes, and a plain number is in mebibytes.
 ///
 /// # Errors
-/// What would do.
+/// The valid values.
 pub fn mebibytes_exact(text: &str) -> Result<u64, String> {
     let size = latchwork_units::size(text, SizeUnit::MiB).filter(|bytes| *bytes > 0);
     size.ok_or_else(|| "use a number of MiB above 0, or a size such as 512M or 4GiB".to_owned())
 }
 
-/// A size of whole mebibytes, as a number of them in `range`.
+/// A size of whole mebibytes. The result is their number, which is in `range`. A plain number is in
+/// mebibytes.
 pub fn whole_mebibytes(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync {
@@ -205,7 +207,7 @@ pub fn socket(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| would_do.to_owned())
 }
 
-/// Bytes of a line.
+/// The size of a line in bytes: a power of two from 512 to 65536.
 ///
 /// # Errors
 /// The valid values.
@@ -215,8 +217,8 @@ pub fn line_size(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "use a power of two from 512 to 65536, as 2048 or 2K".to_owned())
 }
 
-/// The error of a command line, in one line: clap's first line and its hints. For an unknown
-/// argument without a hint, the line refers to the help.
+/// An error of clap as one line: its first line and its hints. For an unknown argument without a
+/// hint, the line refers to `--help`.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -6,19 +6,20 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::{AppError, stop};
 
-/// A count that one worker keeps and the progress display reads, on its own cache lines.
+/// A count that one worker writes and the progress display reads. The alignment gives each count
+/// its own cache lines, so that workers do not slow each other down.
 #[derive(Default)]
 #[repr(align(128))]
 struct Meter(AtomicU64);
 
-/// The state of one phase, such as loading or checking, on all workers: the progress of each
-/// worker, and the error that ended the phase.
+/// The state of one phase of a program, such as loading or checking. All workers share it: it has
+/// the progress of each worker, and the error that ended the phase.
 pub struct PhaseProgress {
     meters: Vec<Meter>,
-    /// Nanoseconds of virtual time, if the time is virtual.
+    /// The virtual time that a worker reported last, in nanoseconds.
     reached: AtomicU64,
     stopped: AtomicBool,
-    /// As [`stopped`](PhaseProgress::stopped), without an error.
+    /// The phase was ended early, without an error.
     is_over: AtomicBool,
     error: Mutex<Option<AppError>>,
 }
@@ -37,7 +38,7 @@ impl PhaseProgress {
         }
     }
 
-    /// Records the time of a worker of a simulated cluster. All its workers run on one thread.
+    /// Records the virtual time of a worker of a simulated cluster.
     #[inline]
     pub fn reach(&self, time: Time) {
         self.reached.store(time.as_nanos(), Ordering::Relaxed);
@@ -52,7 +53,7 @@ impl PhaseProgress {
     #[inline]
     pub fn count(&self, worker: usize) {
         let meter = &self.meters[worker].0;
-        // The worker's own thread is the only writer.
+        // The worker's own thread is the only writer, so a load and a store suffice.
         let before = meter.load(Ordering::Relaxed);
         meter.store(before + 1, Ordering::Relaxed);
         strict_assert_eq!(
@@ -90,9 +91,9 @@ impl PhaseProgress {
         self.stopped.load(Ordering::Relaxed) || stop::is_aborted()
     }
 
-    /// The error that ended the phase, if one did.
+    /// The result of the phase: the error that ended the phase, if one did.
     pub fn end(&self) -> Result<(), AppError> {
-        // An error after that may be a consequence of that.
+        // A signal comes first, because an error after a signal may be its consequence.
         stop::check()?;
         self.error.lock().take().map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! A program from its command line to its exit status.
+//! Runs a program from its command line to its exit status.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,15 +12,15 @@ use crate::parse::one_line;
 use crate::stop;
 use crate::{console, log};
 
-/// A command line that knows the files that it names. [`start`] and [`main`] refuse one file under
-/// two names before the program begins, if one of the names is an output.
+/// A command line that lists the files that its flags name. Before the program begins, [`start`]
+/// and [`main`] refuse a file that two flags name, if the program writes the file.
 pub trait NamesFiles {
     /// All files that the program reads or writes because a flag names them.
     fn files(&self) -> Vec<Named>;
 }
 
-/// Runs the program `name`, from the command line, the environment and a [file](crate::config) to
-/// the exit status, with logs and [signals](crate::stop) as in all programs.
+/// Runs the program `name`: reads the command line, the environment and a [file](crate::config),
+/// installs logs and [signal handlers](crate::stop), calls `run`, and returns the exit status.
 ///
 /// The status is 0 when `run` returns true, and 1 when it returns false. An error is one line on
 /// standard error, with its own [status](AppError::status).
@@ -54,8 +54,7 @@ where
     status(name, ended)
 }
 
-/// As [`start`], for programs that take settings only from the command line and leave signals to
-/// the operating system.
+/// As [`start`], without file, environment, logs and signal handlers.
 pub fn main<C: NamesFiles>(
     name: &str,
     command_line: Result<C, clap::Error>,
@@ -70,7 +69,7 @@ pub fn main<C: NamesFiles>(
     status(name, ended)
 }
 
-/// Help and version are printed; all other cases are errors.
+/// Prints the help or the version if clap reports one. All other cases are errors.
 fn told(error: &clap::Error) -> Result<bool, AppError> {
     if error.use_stderr() {
         return Err(AppError::Usage(one_line(error)));
@@ -82,7 +81,7 @@ fn told(error: &clap::Error) -> Result<bool, AppError> {
 /// Prints the help or the version, which clap reports as an error.
 ///
 /// # Errors
-/// When it cannot be written. A reader that has closed the pipe has read what it needs.
+/// When standard output cannot be written. A closed pipe is no error.
 pub fn help(help: &clap::Error) -> Result<(), AppError> {
     console::written("standard output", help.print().and_then(|()| std::io::stdout().flush()))
 }
@@ -97,7 +96,7 @@ fn status(name: &str, ended: Result<bool, AppError>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // The reader may have closed standard error, which is no reason to panic.
+            // A failed write is ignored: standard error may be closed.
             let _ = writeln!(std::io::stderr(), "{name}: {error}");
             ExitCode::from(error.status())
         }

@@ -1,4 +1,4 @@
-//! The progress of a phase: a bar if standard error is a terminal, else plain lines.
+//! The display of a phase's progress: a bar if standard error is a terminal, else plain lines.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -21,7 +21,7 @@ const LOOK_PLAIN: Duration = Duration::from_secs(2);
 pub struct Title {
     /// Its name.
     pub name: &'static str,
-    /// The noun for the phase's count.
+    /// The noun for the counted operations, in the plural.
     pub what: &'static str,
 }
 
@@ -30,16 +30,16 @@ pub struct Title {
 pub enum Extent {
     /// The phase ends after this number of operations.
     Operations(u64),
-    /// The phase goes on until this time of the cluster.
+    /// The phase ends at this time of the cluster's clock.
     Until(Time),
 }
 
-/// The clock of a phase's progress.
+/// The source of the time for a phase's progress.
 #[derive(Clone, Copy)]
 pub enum Timekeeper {
     /// The workers' clock.
     Real(Clock),
-    /// The world of the phase's workers. The phase began at this time.
+    /// The virtual time that the phase reports. The phase began at this time.
     Virtual(Time),
 }
 
@@ -52,7 +52,7 @@ impl Timekeeper {
     }
 }
 
-/// Runs `body`, and shows the progress of `phase` on standard error in the meantime.
+/// Runs `body`. Meanwhile a second thread shows the progress of `phase` on standard error.
 pub fn show<T>(
     title: Title,
     extent: Extent,
@@ -63,7 +63,7 @@ pub fn show<T>(
     std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         let display = move || display(title, extent, time, phase, &ended);
-        // Without a thread there is no progress display, and nothing else is lost.
+        // If the thread cannot start, there is only no display.
         let _display =
             std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, display);
         let result = body();
@@ -121,7 +121,8 @@ fn display(
     }
 }
 
-/// The unit is microseconds, because virtual time is short.
+/// A duration as the length of the bar. The unit is microseconds, because phases in virtual time
+/// are short.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,5 @@
-//! [`Shared`]: one process's part in a program that many processes run together.
+//! [`Shared`]: one process's part in a run of many processes. The process joins the cluster,
+//! exchanges results, and leaves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,42 +19,43 @@ use crate::waiting::Waits;
 use crate::watch::Watch;
 use crate::{AppError, ClusterFlags, Course, JoinChoice, name_slot, stop};
 
-/// How much longer than this process another process may take to reach the end of a phase. A failed
-/// process is noticed at once, and a dead process when its lease ends.
+/// How long a process waits at an exchange for slower processes. A failed process is noticed
+/// earlier, and a dead process when its lease ends.
 const LATE: Duration = Duration::from_secs(600);
 
-/// How long a process that ends without a result keeps serving operations of other processes.
+/// A process that ends without a result waits at most this long for operations of other nodes that
+/// may use its memory.
 const HASTE: Duration = Duration::from_secs(1);
 
-/// How long a process waits for the others to finish when the run has failed.
+/// How long a process waits for the other processes to finish when the run has failed.
 const TIDY: Duration = Duration::from_secs(5);
 
-/// Time between the moment when the last process is warm and the start of the measured part, so
-/// that all processes know the start before it comes.
+/// Time from the moment when the last process is warm to the start of the measured part. In this
+/// time, all processes learn of the start.
 const LEAD_TIME: Duration = Duration::from_millis(50);
 
 /// Interval between two checks whether this process is warm.
 const WARM: Duration = Duration::from_millis(5);
 
-/// A node that joined, and the number of exchanges of results so far.
+/// A joined node, and the state of the run that all its processes share.
 pub struct Shared {
-    // Declared before the node, so that it is dropped first and does not report the node's own end.
+    // Declared before `node`, so that the watch ends first and does not report this node's own end.
     watch: Watch,
     node: Joined,
     gathered: AtomicU64,
-    /// All processes know that the run has failed.
+    /// Whether all processes know that the run has failed.
     is_over: AtomicBool,
     lane: u64,
     /// The names of this run in the pool.
     names: Mutex<Vec<String>>,
 }
 
-/// A process's message about its part of a phase. First comes the signal that ended the phase
-/// early, with the node that received it. Then come the results, or the exit status and the error
+/// What a process gives to an exchange. First: the signal that ended the phase early, as an exit
+/// status, and the node that received it. Second: the results, or the exit status and the error
 /// line.
 type Parcel<T> = (Option<(u8, String)>, Result<Vec<T>, (u8, String)>);
 
-/// Ends the run when a panicking worker drops it.
+/// A guard of a worker. When a panic drops the guard, the run ends.
 struct Alarm<'a>(&'a Watch);
 
 impl Drop for Alarm<'_> {
@@ -68,7 +70,7 @@ impl Drop for Alarm<'_> {
 impl Shared {
     pub(crate) fn join(mut config: ClusterConfig, join: &JoinChoice) -> Result<Shared, AppError> {
         let (membership, transport) = join.join(Role::Compute)?;
-        // The memory nodes report their own size.
+        // The memory nodes have published their sizes. The smallest size counts.
         let view = membership.view();
         let bytes = view.memory().filter_map(|member| match member.role {
             Role::Memory { bytes } => Some(bytes),
@@ -138,20 +140,20 @@ impl Shared {
         (rank, nodes)
     }
 
-    /// Runs `body`, and calls `fail` if the run cannot continue in the meantime.
+    /// Runs `body`. Calls `fail` if another process or a loss ends the run before `body` ends.
     pub(crate) fn watch<T>(&self, fail: impl Fn(AppError) + Send, body: impl FnOnce() -> T) -> T {
         self.watch.over(fail, body)
     }
 
-    /// Sends this process's outcome to the others, and waits for theirs. Returns all results by
-    /// process index, or an error that is the same for all processes.
+    /// Sends this process's outcome to the other processes, and waits for their outcomes. Returns
+    /// all results by process index, or the error that ends the run.
     pub(crate) fn gather<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<Vec<T>, AppError>,
     ) -> Result<Vec<T>, AppError> {
         let gathered = self.try_gather(own);
         if gathered.is_err() {
-            // Relaxed: only one thread reads the flag.
+            // Relaxed: one thread writes and reads the flag.
             self.is_over.store(true, Ordering::Relaxed);
         }
         gathered
@@ -163,9 +165,10 @@ impl Shared {
     ) -> Result<Vec<T>, AppError> {
         let number = self.gathered.fetch_add(1, Ordering::Relaxed);
         let group = self.node.group();
-        // The results of an abandoned phase cannot be used.
+        // If the run has ended, the results of this phase are incomplete, so the error counts.
         let own = own.and_then(|results| self.watch.ended().map_or(Ok(results), Err));
-        // The other processes end their current work, and join the exchange.
+        // Announces the error: the other processes then end their current work and join the
+        // exchange.
         let own = own.map_err(|error| self.watch.fail(error));
         let me = || self.node.membership().me().node.to_string();
         let early = stop::ended_early();
@@ -179,7 +182,7 @@ impl Shared {
         let patience = ExchangePatience { limit: LATE, goes_on: &goes_on };
         let all = match group.exchange(&format!("results-{number}"), &bytes, patience) {
             Ok(all) => all,
-            // The fate of the other processes explains more than the error here.
+            // The reason why the run ended explains more than the failed exchange.
             Err(error) => {
                 let why = self.watch.why();
                 return Err(why.or(own.err()).unwrap_or_else(|| failed(&error)));
@@ -205,7 +208,7 @@ impl Shared {
         }
         match wrong {
             None => Ok(gathered),
-            // All processes end with the same error.
+            // The watch knows which error comes first, so all processes end with the same error.
             Some(error) => Err(self.watch.verdict().unwrap_or(error)),
         }
     }
@@ -216,15 +219,15 @@ impl Shared {
         match difference(self.node.group().nodes(), &all) {
             None => Ok(()),
             Some(line) => {
-                // All processes have found the same difference.
+                // Every process finds the same difference, so no exchange is needed.
                 self.is_over.store(true, Ordering::Relaxed);
                 Err(AppError::Usage(line))
             }
         }
     }
 
-    /// Runs `body`, in which workers follow a course. The measured part begins when all processes
-    /// are warm.
+    /// Runs `body`, in which workers follow a course. A second thread starts the measured part when
+    /// all processes are warm.
     pub(crate) fn together<T>(&self, course: &Course, body: impl FnOnce() -> T) -> T {
         use std::sync::mpsc::{RecvTimeoutError, channel};
         let is_warm = || course.is_warm();
@@ -248,7 +251,8 @@ impl Shared {
         })
     }
 
-    /// The start of the measured part, once all processes are warm.
+    /// Waits until all processes are warm. Returns the start of the measured part, which is the
+    /// same for all processes.
     fn all_are_warm(&self, number: u64) -> Result<Time, AppError> {
         let (group, clock) = (self.node.group(), self.node.clock());
         let goes_on = || self.watch.goes_on() && !stop::is_aborted();
@@ -264,13 +268,14 @@ impl Shared {
         Ok(times.map(Time::from_nanos).max().unwrap_or_else(|| clock.now()) + LEAD_TIME)
     }
 
-    /// Ends the process's part in order, with the program's result here.
+    /// Ends this process's part of the run with `result`, and leaves the cluster.
     pub(crate) fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
         let result = match result {
-            // No process leaves while another may still need a line.
+            // The exchange makes all processes wait for each other: no process may leave while
+            // another process needs its lines.
             Ok(result) => self.gather(Ok(vec![()])).map(|_| result),
             Err(error) if self.is_over.load(Ordering::Relaxed) => Err(error),
-            // The others get the error at the end of their current work, which is now.
+            // The exchange gives the error to the other processes.
             Err(error) => Err(self.gather::<()>(Err(error.clone())).err().unwrap_or(error)),
         };
         stop::leaving();
@@ -306,13 +311,13 @@ impl Shared {
     }
 }
 
-/// The hint for an error about memory: leftovers may take the room that processes share.
+/// The end of an error about memory: files of killed processes may take the shared memory.
 pub const LEFT_OVERS: &str = "; `cluster clean` removes what killed processes have left";
 
-/// Why a process cannot be a node of this cluster, with the flag that would help.
+/// The error of a process that cannot join, with the flag that may help.
 pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError {
     match error {
-        // Of all memory, only the cache belongs to this process.
+        // This process allocates only its cache, so the text names only `--cache-mb`.
         JoinError::Cluster(ClusterError::Setup(
             error @ (SetupError::Region(_) | SetupError::NoRoom { .. }),
         )) => {

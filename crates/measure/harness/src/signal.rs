@@ -9,8 +9,7 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM: the user or a supervisor requests the end of the program.
     Terminate,
-    /// SIGHUP: the terminal was closed. A program that was started to outlive the terminal
-    /// (`nohup`) ignores it.
+    /// SIGHUP: the terminal was closed. A program that `nohup` started ignores this signal.
     Hangup,
 }
 
@@ -44,7 +43,7 @@ impl Signal {
         Signal::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// The signal that belongs to this exit status.
+    /// The signal that ends a program with this exit status.
     pub(crate) fn of_status(status: u8) -> Option<Signal> {
         status.checked_sub(128).and_then(|number| Signal::of(usize::from(number)))
     }

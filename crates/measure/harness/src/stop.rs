@@ -1,5 +1,5 @@
-//! Signals that request the end of a program: SIGTERM, SIGINT, and SIGHUP, which a closed terminal
-//! sends.
+//! Handles the signals that request the end of a program: SIGTERM, SIGINT, and SIGHUP, which a
+//! closed terminal causes.
 //!
 //! ```text
 //!   preparing ───────────► measuring ─────────────► finishing
@@ -13,13 +13,13 @@
 //!   second signal:         the process ends at once, with its status
 //! ```
 //!
-//! In a program of many processes, a signal to one process counts for all: the other processes are
-//! notified, and do the same. Only a second signal ends just the one process.
+//! In a run of many processes, a signal to one process counts for all: the other processes are
+//! notified and react in the same way. A second signal ends only the process that receives it.
 //!
-//! A handler sets flags and writes one byte into a socket. At the second signal it ends the process
-//! instead. A thread on the other end of the socket does the rest. A program that waits only for
-//! its end calls [`wait`]. If a preparing program does not end in order, because it never checks
-//! for an end, the thread ends it after [`GRACE`].
+//! The signal handler sets flags and writes one byte into a socket. At the second signal the
+//! handler ends the process. A thread reads the socket and does all other work. A program that only
+//! waits for its end calls [`wait`]. If a preparing program has not ended [`GRACE`] after the
+//! signal, the thread ends the process.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -34,16 +34,17 @@ use crate::error::AppError;
 
 pub use crate::signal::Signal;
 
-/// The time that a preparing program has to end in order.
+/// The time that a preparing program has to end after a signal, before the process is ended.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// The stage of the program with regard to its end.
+/// The stage of the program, which decides the effect of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     Preparing,
     Measuring,
     Finishing,
-    /// The program releases what other nodes may need, within deadlines of its own.
+    /// The program releases its lines and leaves the cluster. These steps have deadlines of their
+    /// own.
     Leaving,
     /// The program is about to return from its main function.
     Over,
@@ -52,13 +53,14 @@ enum Stage {
 /// The effect of a signal.
 #[derive(PartialEq, Eq, Debug)]
 enum Effect {
-    /// Phases fail; a program that does not check is ended.
+    /// Phases fail. If the program does not end within [`GRACE`], the process is ended.
     Abort,
     /// The measured part ends, with a result.
     Drain,
     /// The warm-up ends, and the run ends without a result.
     EndWarmUp,
-    /// The program ends soon anyway, it waits for this signal, or an earlier signal came.
+    /// No effect: the program ends soon anyway, its main thread waits for this signal, or an
+    /// earlier signal came.
     Nothing,
 }
 
@@ -66,19 +68,21 @@ type Hook = Box<dyn Fn(Signal) -> bool + Send>;
 
 struct State {
     stage: Stage,
-    /// Ends the measured part. Returns false if the run was still in its warm-up.
+    /// The function that ends the measured part. The function returns false if the run was still in
+    /// its warm-up.
     hook: Option<Hook>,
-    /// A signal ended the measured part or its warm-up.
+    /// Whether a signal ended the measured part or its warm-up.
     ended_early: bool,
     /// The node of the other process that received the signal; `None` if this process received it.
     at: Option<String>,
 }
 
-/// The stage of the program, and the received signal. One process has one; tests have their own.
+/// The stage of the program, and the received signal. A process has one, `CONTROL`. Tests make
+/// their own.
 struct Control {
     /// The number of the first signal, or 0. Written under the lock of `state`.
     requested: AtomicU8,
-    /// The signal came while the program prepared.
+    /// Whether the signal came while the program prepared.
     aborted: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -103,7 +107,7 @@ impl Control {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock leaves a usable state: each field is set by one assignment.
+        // A poisoned lock is used: one assignment sets each field, so no field is half written.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,7 +124,8 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Handles the first signal, to this process or to that of another node.
+    /// Handles a signal to this process, or to the process of the node `at`. Only the first signal
+    /// has an effect here.
     fn signalled(&self, signal: Signal, at: Option<&str>) -> Effect {
         let mut state = self.state();
         if self.requested().is_some() {
@@ -146,7 +151,7 @@ impl Control {
         effect
     }
 
-    /// Records that a signal to the node `at` ended the measured part of the common run there.
+    /// Records that a signal to the process of node `at` ended the measured part there.
     fn ended_elsewhere(&self, signal: Signal, at: &str) {
         let mut state = self.state();
         state.ended_early = true;
@@ -176,7 +181,7 @@ impl Control {
     fn wait(&self, deadline: Duration) -> Option<Signal> {
         let mut state = self.state();
         if state.stage == Stage::Preparing {
-            // From here on the caller ends the program.
+            // The caller ends the program itself, so a signal does not abort it.
             state.stage = Stage::Finishing;
         }
         let none = |_: &mut State| self.requested().is_none();
@@ -185,32 +190,32 @@ impl Control {
     }
 }
 
-/// The first signal, if one came.
+/// The first signal that this process received or was notified of.
 pub fn requested() -> Option<Signal> {
     CONTROL.requested()
 }
 
-/// Waits for a signal until `deadline` has passed. For programs that run until a signal requests
-/// their end. From the first call on, a first signal does not abort the program: the program ends
-/// itself.
+/// Waits for a signal, for at most `deadline`. This is for programs that run until a signal
+/// requests their end. From the first call on, a signal does not abort the program, because the
+/// program ends itself.
 pub fn wait(deadline: Duration) -> Option<Signal> {
     CONTROL.wait(deadline)
 }
 
-/// Whether the work in progress must be abandoned. Either a signal came while the program prepared,
-/// or another process of the same program cannot continue.
+/// Whether the program must abandon its work: a signal came while the program prepared, or a
+/// process of the run cannot continue.
 #[inline]
 pub fn is_aborted() -> bool {
     CONTROL.aborted.load(Ordering::Relaxed) || GIVEN_UP.load(Ordering::Relaxed)
 }
 
-/// Abandons the work in progress, without a signal.
+/// Makes [`is_aborted`] true without a signal.
 pub(crate) fn give_up() {
     // Relaxed: no other read depends on this flag.
     GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
-/// Fails if a signal came while the program prepared. For code that prepares without a
+/// Fails if a signal came while the program prepared. This is for preparing code without a
 /// [`PhaseProgress`](crate::PhaseProgress).
 ///
 /// # Errors
@@ -220,7 +225,7 @@ pub fn check() -> Result<(), AppError> {
     if aborted { error().map_or(Ok(()), Err) } else { Ok(()) }
 }
 
-/// The error of a program that a signal ended before it had a result, if a signal came.
+/// The error for a program that a signal ended before it had a result. `None` if no signal came.
 pub fn error() -> Option<AppError> {
     CONTROL.error()
 }
@@ -230,20 +235,20 @@ pub(crate) fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("latchwork")
 }
 
-/// Handles a signal to the process of another node of the same program. The effect is that of a
-/// signal to this process, except that it does not count as the first of two.
+/// Handles a signal to the process of another node of the run. The effect is that of a signal to
+/// this process. But the next signal to this process does not end it at once.
 pub(crate) fn told(signal: Signal, node: &str) {
     if requested().is_some() {
         return;
     }
     let node = node.to_owned();
-    // The handler may have to wait, so it runs on a thread. Without a thread this process ignores
-    // the signal, and ends with the other processes' part of the run.
+    // The handler may have to wait, so it runs on a thread. If no thread can start, this process
+    // ignores the signal.
     let attend = move || attend(program(), signal, Some(&node));
     let _ = std::thread::Builder::new().name("signals".into()).spawn(attend);
 }
 
-/// As [`ended_early`], because of a signal to the process of another node.
+/// Records that a signal to the process of another node ended the measured part early.
 pub(crate) fn ended_elsewhere(signal: Signal, node: &str) {
     CONTROL.ended_elsewhere(signal, node);
 }
@@ -253,8 +258,8 @@ pub(crate) fn came_to() -> Option<String> {
     CONTROL.state().at.clone()
 }
 
-/// From here on the program releases what other nodes may need, and ends. The grace period does not
-/// apply to it.
+/// Enters the stage in which the program leaves the cluster. [`GRACE`] does not apply to this
+/// stage.
 pub(crate) fn leaving() {
     CONTROL.enter(Stage::Leaving);
 }
@@ -264,14 +269,14 @@ pub fn ended_early() -> Option<Signal> {
     requested().filter(|_| CONTROL.state().ended_early)
 }
 
-/// The measured part of a run goes on while this value exists.
+/// The measured part of a run lasts until this value is dropped.
 pub struct Measuring(());
 
-/// Begins the measured part of a run, its warm-up included.
+/// Begins the measured part of a run. Here the measured part includes the warm-up.
 ///
-/// A signal calls `end` on another thread. `end` has to end the run as if its time were over,
-/// without waiting for the end. `end` returns whether anything is measured; in the warm-up it
-/// returns false.
+/// When a signal comes, `end` is called on another thread. `end` must end the run as if its time
+/// were over, and must not wait for the end. `end` returns false in the warm-up, when nothing has
+/// been measured.
 pub fn measuring(end: impl Fn(Signal) -> bool + Send + 'static) -> Measuring {
     let mut state = CONTROL.state();
     state.stage = Stage::Measuring;
@@ -292,11 +297,12 @@ impl Drop for Measuring {
     }
 }
 
-/// From here on the process handles signals; `program` is the name in its messages.
+/// Installs the signal handlers. `program` is the name in messages.
 ///
 /// # Errors
-/// When the operating system refuses. Signals without a handler then end the process as by default.
-/// A signal with a handler may have no effect at first, and ends the process the second time.
+/// When the operating system refuses a socket, a handler or a thread. A signal without a handler
+/// then ends the process, as by default. A signal with a handler may have no effect the first time,
+/// and ends the process the second time.
 pub(crate) fn install(program: &'static str) -> io::Result<()> {
     let _ = PROGRAM.set(program);
     latchwork_files::end_waits_when(|| requested().is_some());
@@ -307,8 +313,8 @@ pub(crate) fn install(program: &'static str) -> io::Result<()> {
         if signal == Signal::Hangup && is_ignored(number) {
             continue;
         }
-        // The first two actions run in this order, so that the first signal arms the end of the
-        // process by the second signal.
+        // The order matters: at a signal, the first action ends the process if `armed` is set, and
+        // the second action sets `armed`. So the second signal ends the process.
         flag::register_conditional_shutdown(number, i32::from(signal.status()), armed.clone())?;
         flag::register(number, armed.clone())?;
         flag::register_usize(number, first.clone(), number as usize)?;
@@ -339,7 +345,7 @@ pub fn is_ignored(number: i32) -> bool {
     mask & 1 << (number - 1) != 0
 }
 
-/// The program is about to return from its main function, with its own status.
+/// Records that the program is about to return from its main function.
 pub(crate) fn over() {
     CONTROL.enter(Stage::Over);
 }
@@ -359,12 +365,12 @@ fn attend(program: &str, signal: Signal, at: Option<&str>) {
             }
             std::process::exit(i32::from(signal.status()));
         }
-        // The program's last line reports a run without a result.
+        // Nothing to print: the last line of the program reports the end.
         (Effect::Abort | Effect::EndWarmUp | Effect::Nothing, _) => {}
     }
 }
 
-/// The reader may have closed standard error, which is no reason to panic.
+/// Prints a line. A failed write is ignored: standard error may be closed.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

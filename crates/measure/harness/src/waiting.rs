@@ -1,4 +1,4 @@
-//! [`Waits`]: messages for people about what a joining process waits for, if the wait is long.
+//! [`Waits`]: prints what a joining process waits for, if the wait is long.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -25,20 +25,21 @@ pub(crate) struct Waits {
 }
 
 struct State {
-    /// The current wait, and the time until which nothing is printed.
+    /// The condition that the process waits for.
     waiting: Option<StartWait>,
+    /// No message is printed before this time.
     quiet_until: Time,
     has_said: bool,
 }
 
 impl Waits {
-    /// Messages for this node, which waits at most `limit` for each condition.
+    /// The messages of this node, which waits at most `limit` for each condition.
     pub(crate) fn of(node: NodeName, limit: Duration) -> Waits {
         let state = State { waiting: None, quiet_until: Time::ZERO + QUIET, has_said: false };
         Waits { node, limit, clock: Clock::start(), state: RefCell::new(state) }
     }
 
-    /// Prints the current wait. Returns whether to keep waiting.
+    /// Prints the current wait, if a message is due. Returns false if a signal ended the program.
     pub(crate) fn tell(&self, waiting: &StartWait) -> bool {
         if let Some(line) = self.line(waiting, self.clock.now()) {
             say(&line);
@@ -52,7 +53,7 @@ impl Waits {
         let is_new = state.waiting.as_ref() != Some(waiting);
         if is_new {
             state.waiting = Some(waiting.clone());
-            // After a first line, a change is printed at once.
+            // Once a message was printed, a change of the condition is printed at once.
             if state.has_said {
                 state.quiet_until = now;
             }
@@ -65,7 +66,8 @@ impl Waits {
         Some(format!("{} waits for {waiting} ({} s at most)", self.node, self.limit.as_secs()))
     }
 
-    /// All processes have joined. Every process but the first prints its last line here.
+    /// Called when all processes have joined. Every process but the first prints that the first
+    /// process shows the progress and the result.
     pub(crate) fn over(&self, group: &NodeGroup) {
         let (place, of) = (group.rank() + 1, group.nodes().len());
         if let (2.., Some(first)) = (place, group.nodes().first()) {
@@ -77,7 +79,7 @@ impl Waits {
     }
 }
 
-/// The reader may have closed standard error, which is no reason to panic.
+/// Prints a line. A failed write is ignored: standard error may be closed.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}: {line}", stop::program());
 }

@@ -1,5 +1,5 @@
-//! [`Watch`]: the common end of all processes of a run. No process continues when another process
-//! cannot continue. A signal to one process counts as a signal to all.
+//! [`Watch`]: makes all processes of a run end together. When one process cannot continue, all
+//! processes end. A signal to one process counts for all.
 //!
 //! ```text
 //!   a process fails ─────► word "failed": node, status, line ─┐        ┌─► phases of all fail with that line
@@ -7,14 +7,15 @@
 //!   a node dies or leaves, memory dies ─────── the view ──────┘        └─► phases of all fail and name it
 //! ```
 //!
-//! - A word is a value in the membership store that all processes of the run read.
-//! - Each word is written once. The first writer counts, so all processes end with one status, and
-//!   their lines name the same failure.
-//! - A process may fail because another process has died. No process knows of the death before the
-//!   dead node's lease has ended.
-//! - So a failed process waits for the others at the exchange, which living processes reach at
-//!   once. The limit of the wait is in [`Watch::goes_on`].
-//! - A known death replaces the errors that follow from it.
+//! - A *word* is a value in the membership store that all processes of the run read.
+//! - Only the first writer of a word counts. So all processes end with one status, and their error
+//!   lines name the same failure.
+//! - A process may fail because another process has died. The other processes learn of the death
+//!   only when the dead node's lease has ended.
+//! - So a failed process waits at the exchange, for a little longer than a lease
+//!   ([`Watch::goes_on`]). Living processes reach the exchange at once.
+//! - If a death is known by then, the death is reported instead of the errors that follow from the
+//!   death.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +33,8 @@ use crate::stop::{self, Signal};
 /// Interval between two checks for words of other processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After a signal, a process waits this long for the others. They end too and need nothing from it.
+/// How long a process waits for the other processes after a signal. The other processes end too,
+/// and do not need this process.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// How much longer than a lease a failed process waits for processes that might have died.
@@ -43,7 +45,8 @@ const _: () =
 const FAILED: &str = "failed";
 const STOPPED: &str = "stopped";
 
-/// The watch over a run. Dropping it ends the watch.
+/// The watch over a run, with a thread that polls the membership store. Dropping the value ends the
+/// watch.
 pub(crate) struct Watch {
     state: Arc<State>,
     end: Option<(Sender<()>, JoinHandle<()>)>,
@@ -54,13 +57,13 @@ struct State {
     group: NodeGroup,
     lease: Duration,
     clock: Clock,
-    /// Why the run cannot continue, and the time at which this process learned it.
+    /// The reason why the run cannot continue, and the time at which this process learned of it.
     ended: Mutex<Option<(AppError, Time)>>,
-    /// The time at which [`Watch::goes_on`] first saw that a signal aborted the program.
+    /// The time at which [`Watch::goes_on`] first found that a signal had aborted the program.
     stopped: Mutex<Option<Time>>,
 }
 
-/// A failure, in the form that all processes read.
+/// The content of the word "failed".
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Failure {
     node: NodeName,
@@ -89,8 +92,8 @@ impl Failure {
         match (status, signal) {
             (2, _) => AppError::Usage(line),
             (_, Some(signal)) => {
-                // If the signal has reached this process, `stop` knows the node that received it.
-                // Otherwise the failing node is named.
+                // If this process knows of the signal, `stop` knows which node received it.
+                // Otherwise the text names the failing node.
                 let told = stop::error().filter(|error| error.status() == *status);
                 told.unwrap_or_else(|| AppError::StoppedAt(signal, node.to_string()))
             }
@@ -100,7 +103,7 @@ impl Failure {
 }
 
 impl Watch {
-    /// Starts the watch over a run of this group, whose members have leases of this length.
+    /// Starts the watch over the run of this group. `lease` is the length of the nodes' leases.
     pub(crate) fn start(membership: &Membership, group: &NodeGroup, lease: Duration) -> Watch {
         let state = Arc::new(State {
             membership: membership.clone(),
@@ -119,7 +122,7 @@ impl Watch {
             }
         };
         let thread = Builder::new().name("watch".into()).spawn(look);
-        // Without a thread, each event shows at the end of a phase.
+        // If the thread cannot start, the process learns of events only at its exchanges.
         Watch { state, end: thread.ok().map(|thread| (sender, thread)) }
     }
 
@@ -128,9 +131,9 @@ impl Watch {
         locked(&self.state.ended).as_ref().map(|(error, _)| error.clone())
     }
 
-    /// Announces that the run cannot continue because of an error here. Returns the error of the
-    /// first such word, of whatever process. A known death may still replace that error: see
-    /// [`verdict`](Watch::verdict).
+    /// Announces to all processes that the run cannot continue because of an error here. Returns
+    /// the first announced error, of this or of another process. [`verdict`](Watch::verdict) may
+    /// still replace it by a death.
     pub(crate) fn fail(&self, error: AppError) -> AppError {
         let State { group, membership, .. } = &*self.state;
         let me = membership.me().node;
@@ -144,15 +147,15 @@ impl Watch {
         error
     }
 
-    /// Ends the workers of this process because of an error. The other processes learn of it when
-    /// the workers have ended.
+    /// Ends the work of this process because of an error, without an announcement. The other
+    /// processes learn of the error at the next exchange.
     pub(crate) fn alarm(&self, error: AppError) {
         self.state.end(error);
     }
 
     /// Whether to keep waiting for the other processes. After a signal that aborted the program,
-    /// the wait ends within `STOPPING`. Once the run cannot continue, the wait ends a little later
-    /// than a lease.
+    /// the wait ends after [`STOPPING`]. After the run has failed, the wait ends after a lease and
+    /// [`SLACK`].
     pub(crate) fn goes_on(&self) -> bool {
         let State { clock, lease, ended, stopped, .. } = &*self.state;
         let now = clock.now();
@@ -166,8 +169,8 @@ impl Watch {
         since.is_none_or(|since| now < since + *lease + SLACK)
     }
 
-    /// Why this process ends when an exchange has failed: a signal, a loss, or the announced
-    /// failure.
+    /// The reason of a failed exchange: a signal, a loss, or the announced failure. Waits a little
+    /// until the view shows a loss.
     pub(crate) fn why(&self) -> Option<AppError> {
         if let Err(stopped) = stop::check() {
             return Some(stopped);
@@ -177,20 +180,22 @@ impl Watch {
         self.state.weigh(loss)
     }
 
-    /// Whether the run has lost a node by death: a compute node, memory, or this node by its lease.
-    /// Then no node releases its cache lines.
+    /// Whether a node of the run or a memory node has died, or this node's lease has ended. In
+    /// these cases the nodes do not release their lines.
     pub(crate) fn has_deaths(&self) -> bool {
         let State { membership, group, .. } = &*self.state;
         loss::lost(membership, group.parties()).is_some_and(|loss| loss.died)
     }
 
-    /// The error with which all processes end once they know the fate of all.
+    /// The error with which all processes end, after an exchange in which some process reported an
+    /// error.
     pub(crate) fn verdict(&self) -> Option<AppError> {
         let State { membership, group, .. } = &*self.state;
         self.state.weigh(loss::lost(membership, group.parties()))
     }
 
-    /// Runs `body`, and calls `fail` with the reason if the run cannot continue in the meantime.
+    /// Runs `body`. A second thread calls `fail` with the reason if the run ends before `body`
+    /// does.
     pub(crate) fn over<T>(&self, fail: impl Fn(AppError) + Send, body: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let (done, ended) = channel::<()>();
@@ -201,7 +206,7 @@ impl Watch {
                     }
                 }
             };
-            // Without a thread, the reason shows at the end of the phase.
+            // If the thread cannot start, the reason shows at the end of the phase.
             let _look = Builder::new().name("phase".into()).spawn_scoped(scope, look);
             let result = body();
             drop(done);
@@ -214,7 +219,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.end.take() {
             drop(sender);
-            // A panic is already on standard error.
+            // The message of a panic is already on standard error.
             let _ = thread.join();
         }
     }
@@ -227,7 +232,8 @@ impl State {
             return;
         }
         let (group, me) = (&self.group, self.membership.me().node);
-        // An unreachable store is no error here: then the lease of this node ends soon.
+        // An unreachable store is no error here: the lease of this node ends soon, and the watch
+        // reports that.
         let heard = group.heard(FAILED).ok().flatten().and_then(|word| Failure::of_word(&word));
         let heard = heard.map(|failure| failure.error(me));
         let lost = || self.weigh(loss::lost(&self.membership, group.parties()));
@@ -237,8 +243,8 @@ impl State {
         }
     }
 
-    /// Passes a signal to one process on to all processes. `told` is set once the signal is
-    /// announced or known here.
+    /// Announces a signal to this process, or handles a signal to another process. `told` becomes
+    /// true when that is done.
     fn pass_signals_on(&self, told: &mut bool) {
         if *told {
             return;
@@ -261,7 +267,8 @@ impl State {
         }
     }
 
-    /// The error of a loss. A lost node may have announced its failure before its end.
+    /// The error to report, given a loss. If the lost node announced a failure before its end, the
+    /// announced failure is reported.
     fn weigh(&self, loss: Option<Loss>) -> Option<AppError> {
         let told = || {
             let word = self.group.told(FAILED).ok().flatten()?;
@@ -273,7 +280,8 @@ impl State {
             Some(Loss { node: Some(node), died, error }) => {
                 let said = told().filter(|failure| failure.node == node || !died);
                 let Some(said) = said else { return Some(error) };
-                // The node may have failed because of another node that died without a word.
+                // The announcing node may have failed because another node died without an
+                // announcement.
                 let other = loss::died_besides(&self.membership, self.group.parties(), said.node);
                 let me = self.membership.me().node;
                 Some(other.map_or_else(|| said.error(me), |other| other.error))
@@ -288,7 +296,7 @@ impl State {
     }
 }
 
-// A poisoned mutex is used as it is: each change is one assignment, so no value is half written.
+// Locks a mutex, even a poisoned one: each change is one assignment, so no value is half written.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

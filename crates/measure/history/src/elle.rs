@@ -16,21 +16,24 @@ pub enum ElleModel {
     #[default]
     RwRegister,
     /// Lists: a write appends its timestamp. A read returns the timestamps of all versions up to
-    /// the one that it saw. So Elle knows the whole order. A key with n writes and m reads takes n
-    /// · m numbers.
+    /// the version that it saw. So Elle knows the order of all versions that a read shows. A key
+    /// with n writes and m reads takes up to n · m numbers.
     ListAppend,
 }
 
-/// Writes a history as Jepsen does, a map in EDN on each line, for Elle (Kingsbury, Alvaro, "Elle:
-/// Inferring Isolation Anomalies from Experimental Observations", PVLDB 14(3), 2020).
+/// Writes a history in Jepsen's form for Elle: on each line one map in EDN, Clojure's data
+/// notation. About Elle, see Kingsbury, Alvaro, "Elle: Inferring Isolation Anomalies from
+/// Experimental Observations", PVLDB 14(3), 2020.
 ///
-/// Rows are numbered as keys. An Elle process is a client that waits for its answer, so concurrent
-/// transactions of one worker get one process each. The state before the recording is `nil`, or the
-/// empty list. The export leaves out what Elle cannot express:
+/// Elle's keys are numbers: each pair of table and key gets one. An Elle process has one
+/// transaction at a time, so concurrent transactions of one worker get one process each. A row from
+/// before the recording reads as `nil`, or as the empty list. The export leaves out three facts
+/// that Elle cannot express:
 ///
-/// - that a scan did *not* find a key,
-/// - entries without a version,
-/// - a read of nothing after a row's deletion, which would be one of several states.
+/// - that a scan did *not* find a key;
+/// - that a scan found an entry of an index, which has no version;
+/// - a read that found nothing, of a key that was ever deleted: which of several states it saw is
+///   unknown.
 ///
 /// # Errors
 /// When `out` fails.
@@ -45,7 +48,8 @@ pub fn write_edn(
         events.push((transaction.begin, false, number));
         events.push((transaction.end, true, number));
     }
-    // At one instant, no transaction is over before another begins.
+    // Of events at one instant, begins come first. So transactions that touch at an instant are
+    // concurrent.
     events.sort_unstable();
     let (mut free, mut processes) = (Vec::new(), 0);
     let mut running: BTreeMap<u32, u32> = BTreeMap::new();
@@ -57,7 +61,8 @@ pub fn write_edn(
                 TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted { .. } => {
                     free.push(process)
                 }
-                // The end is unknown, so the process has no further events.
+                // The outcome is unknown, so Elle's process stays busy: it gets no further
+                // transaction.
                 TransactionOutcome::Unknown { .. } => {}
             }
             let kind = match outcome {
@@ -138,7 +143,8 @@ fn read(
     let versions = index.versions.of(key);
     let known = &versions[..versions.partition_point(|written| written.cts <= version)];
     let is_known = known.last().is_some_and(|last| last.cts == version);
-    // A version from before the recording has no value of its own.
+    // A version that no recorded transaction wrote, above `base`: the export shows it as it was
+    // read. A version up to `base` existed before the recording, and has no value here.
     let is_strange = version > index.history.base && !is_known;
     match model {
         _ if !is_answered => write!(out, "nil]"),

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hex;
 
-/// The commit timestamp of the transaction that wrote a version. Each use defines the meaning of 0.
+/// A version of a row: the commit timestamp of the transaction that wrote the version. Each use
+/// defines the meaning of 0.
 pub type RowVersion = u64;
 
 /// The id of a transaction: its node, its worker, and its number there.
@@ -29,8 +30,8 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// The end of a transaction. `cts` is its commit timestamp, or the one that it would have had.
-/// `cts` is 0 if the transaction ended before it drew a timestamp.
+/// The end of a transaction. `cts` is its commit timestamp. An aborted transaction may have drawn a
+/// timestamp, too. `cts` is 0 if the transaction ended before it drew one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransactionOutcome {
@@ -39,8 +40,8 @@ pub enum TransactionOutcome {
         /// Not 0 if the transaction wrote.
         cts: u64,
     },
-    /// The transaction wrote nothing, or its writes were undone. No other transaction may have seen
-    /// them.
+    /// The transaction wrote nothing, or its writes were undone. A correct store shows these writes
+    /// to no other transaction.
     Aborted {
         /// 0, or the timestamp of the undone writes.
         cts: u64,
@@ -69,7 +70,7 @@ impl TransactionOutcome {
 pub enum RecordedChange {
     /// The row exists, with an unrecorded value.
     Put,
-    /// The row exists, with a value of this hash.
+    /// The row exists. The hash of its value is recorded.
     Value(#[serde(with = "hex::number")] u64),
     /// The row is deleted.
     Delete,
@@ -112,7 +113,7 @@ pub struct SeenKey {
     pub version: Option<RowVersion>,
 }
 
-/// A read of all keys in a range, missing keys included.
+/// A read of all keys in a range. A key of the range that is not in `seen` was absent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Scan {
     /// The table, or the index.
@@ -126,7 +127,7 @@ pub struct Scan {
     /// The direction.
     #[serde(default)]
     pub direction: Direction,
-    /// The last key that the scan covered, if the scan ended before its range did.
+    /// The last key that the scan covered. `None` if the scan covered the whole range.
     #[serde(with = "hex::optional", default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Box<[u8]>>,
     /// The keys found.
@@ -144,8 +145,8 @@ pub enum RecordedOperation {
         /// The key.
         #[serde(with = "hex")]
         key: Box<[u8]>,
-        /// The version that was read, also that of a tombstone. 0 if nothing was there; an earlier
-        /// row may have left no trace.
+        /// The version that was read, of a row or of a tombstone. 0 if the lookup found neither:
+        /// the row never existed, or its tombstone was purged.
         version: RowVersion,
         /// The hash of the value, if it was recorded.
         #[serde(with = "hex::optional_number", default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +166,7 @@ pub enum RecordedOperation {
     Scan(Scan),
 }
 
-/// A transaction from its client's view.
+/// A transaction, as its client recorded it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RecordedTransaction {
     /// The transaction's id.
@@ -173,7 +174,7 @@ pub struct RecordedTransaction {
     pub id: TransactionId,
     /// The time of its begin, in nanoseconds of a clock that all transactions of the history share.
     pub begin: u64,
-    /// The time at which its outcome was known.
+    /// The time at which the client learned the outcome, in nanoseconds of the same clock.
     pub end: u64,
     /// The outcome.
     pub outcome: TransactionOutcome,
@@ -181,7 +182,7 @@ pub struct RecordedTransaction {
     pub operations: Vec<RecordedOperation>,
 }
 
-/// Transactions, in any order.
+/// The recorded transactions of one run, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TransactionHistory {
     /// The highest timestamp from before the recording: 0 for an empty database. A version up to

@@ -13,14 +13,14 @@ use crate::{
     TransactionOutcome,
 };
 
-/// The version of the written format, which is also the only version that is read.
+/// The version of the file format. The crate writes and reads only this version.
 pub const FORMAT: u32 = 1;
 
-/// The name in the first line.
+/// The name of the format in the first line of a file.
 const NAME: &str = "latchwork-history";
 
 const HEAD: InputKind = InputKind { name: "the first line of a history", bytes_max: 4 << 10 };
-/// A transaction of a hundred thousand operations has some 10 MiB.
+/// Far more than real transactions need: 100,000 operations take some 10 MiB.
 const LINE: InputKind = InputKind { name: "a line of a history", bytes_max: 256 << 20 };
 
 #[derive(Serialize, Deserialize)]
@@ -99,7 +99,7 @@ pub(crate) fn header(base: RowVersion) -> Vec<u8> {
     line(&header)
 }
 
-/// One line. All written structures have text for keys, so JSON can express them.
+/// A value as one line of JSON. The `expect` holds because the keys of all written maps are text.
 pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("plain structures have a form in JSON");
     line.push(b'\n');
@@ -110,7 +110,8 @@ impl TransactionHistory {
     /// Reads a file that a [`Recording`](crate::Recording) wrote, of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`HistoryError`], with the line if a line is at fault.
+    /// [`HistoryError`] if the file cannot be read, is larger than `bytes_max`, or is not a sound
+    /// history.
     pub fn load(path: &Path, bytes_max: u64) -> Result<TransactionHistory, HistoryError> {
         TransactionHistory::load_all([path], bytes_max)
     }
@@ -131,7 +132,7 @@ impl TransactionHistory {
         Ok(all.history)
     }
 
-    /// Reads a history; `path` is for errors.
+    /// Reads a history from `from`. Errors name `path`.
     ///
     /// # Errors
     /// As [`load`](TransactionHistory::load).
@@ -156,7 +157,7 @@ impl TransactionHistory {
 struct Reading {
     history: TransactionHistory,
     files: Vec<PathBuf>,
-    /// The file, by its index, and the line of each transaction.
+    /// For each transaction, the index of its file in `files`, and its line.
     seen: HashMap<TransactionId, (usize, usize)>,
 }
 
@@ -203,7 +204,7 @@ impl Reading {
             let transaction: RecordedTransaction = serde_json::from_slice(&line).map_err(|error| {
                 let whole = line.ends_with(b"\n");
                 let cut = "the line is not whole; its recording did not end: remove it to check what stands before";
-                // The quoted text may have several lines.
+                // serde's message quotes text of the file, which may contain line breaks.
                 let said = error.to_string().replace(char::is_control, "\u{fffd}");
                 wrong(if whole { said } else { cut.to_owned() })
             })?;
@@ -225,7 +226,8 @@ impl Reading {
     }
 }
 
-/// Refuses what no transaction can have done, so that the checker can rely on it.
+/// Refuses transactions that end before they begin, and commits with writes but without a
+/// timestamp. The checker relies on both.
 fn sound(transaction: &RecordedTransaction) -> Result<(), String> {
     if transaction.end < transaction.begin {
         return Err(format!("{} ends before it begins", transaction.id));
@@ -243,7 +245,8 @@ fn sound(transaction: &RecordedTransaction) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Bug: an error that quotes a text of several lines had several lines. Found by fuzzing.
+    /// Bug, found by fuzzing: an error that quoted several lines of the file was itself several
+    /// lines long.
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
         let line = br#"{"node":0,"worker":0,"sequence":0,"begin":1,"end":2,"outcome":{"a\nb":0},"operations":[]}"#;

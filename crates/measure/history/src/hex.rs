@@ -50,7 +50,7 @@ pub(crate) mod optional {
     }
 }
 
-/// A hash as text, because not every reader of JSON has numbers of 64 bits.
+/// A hash as text, because some readers of JSON cannot represent integers of 64 bits.
 pub(crate) mod number {
     use super::*;
 

@@ -14,34 +14,34 @@
 //!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report    write_edn    History::write
 //! ```
 //!
-//! The crate knows no store and no concurrency control. The input about transactions is what each
-//! committed transaction saw: the version of each row, by the commit timestamp of its writer, and
-//! the ranges of its scans.
+//! The crate knows no store and no concurrency control. A recorded transaction has the rows that
+//! the transaction read and wrote, and the ranges of its scans. The commit timestamp of the writer
+//! names the version of a row.
 //!
-//! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. A recorder that is off costs
-//!   a branch.
+//! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. Each call of a recorder that
+//!   is off costs one branch.
 //! - [`TransactionHistory`] (`History` in the picture), [`RecordedTransaction`],
 //!   [`RecordedOperation`]: the recorded history. The book has the file's format.
-//! - [`check`]: Adya's graph, its cycles named as in the literature, as a [`HistoryReport`] for
-//!   people.
-//! - [`write_edn`]: the history for Elle.
+//! - [`check`]: builds Adya's dependency graph and searches it for cycles. The [`HistoryReport`]
+//!   names each cycle as the literature does.
+//! - [`write_edn`]: exports the history to Elle, a checker of Jepsen.
 //!
 //! # What a good report means
 //!
-//! There is an order of all committed transactions in which each saw what it recorded. Two
-//! conditions apply: clocks are common, and the timestamps of a row's writers follow the order of
-//! their writes. A good report does not say:
+//! A good report says: some order of all committed transactions explains every recorded read. The
+//! report relies on two conditions. All transactions read one clock. The timestamps of a row's
+//! writers follow the order of the writes. A good report does not say:
 //!
 //! - that aborted transactions saw a consistent state,
-//! - that values are those of their versions, unless their hashes are recorded,
-//! - that rows without a write since the recording began were in the ranges that they belong to.
+//! - that a read returned the value of its version, unless the hashes of values are recorded,
+//! - that a scan found the rows of its range that no recorded transaction wrote.
 //!
 //! # Tests of the check
 //!
-//! The tests compare the check's results with all orders of small histories. They also compare with
-//! the crate `adya` (0.1, an independent checker after Elle; without its database drivers). That
-//! crate is only a development dependency: it has no notion of ranges, infers what is known here,
-//! and is young.
+//! The tests compare the verdicts with a search through all orders of small histories. The tests
+//! also compare with the crate `adya` (0.1, without its database drivers), an independent checker
+//! after Elle. `adya` is only a development dependency: it knows no ranges, and it infers the order
+//! of versions, which is known here.
 //!
 //! # Example
 //!

@@ -1,4 +1,5 @@
-//! Recording: [`Recording`], and each worker's part of it, a [`Recorder`].
+//! Recording a history: a [`Recording`] for the run, a [`Recorder`] for each worker, and a
+//! [`Record`] for each running transaction.
 
 use std::io::Write;
 use std::ops::Bound;
@@ -17,8 +18,8 @@ use crate::{
 /// The size at which a worker's buffer goes to the file, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A recording in progress, to a file or in memory. With a file it uses one buffer of about 64 KiB
-/// for each call of [`Recording::recorder`].
+/// A recording in progress, to a file or in memory. With a file, each recorder has a buffer of
+/// about 64 KiB.
 pub struct Recording {
     shared: Arc<Shared>,
 }
@@ -26,7 +27,7 @@ pub struct Recording {
 struct Shared {
     base: RowVersion,
     sink: Sink,
-    /// The recorders' buffers.
+    /// The buffers of all live recorders.
     lanes: Mutex<Vec<Arc<Lane>>>,
 }
 
@@ -37,7 +38,7 @@ enum Sink {
 
 struct FileState {
     file: Stream,
-    /// The first error. Nothing is written after it, so that the file ends in one place.
+    /// The first error. After an error nothing is written, so the file has no gap.
     failed: Option<std::io::Error>,
     transactions: u64,
 }
@@ -54,7 +55,7 @@ struct LaneState {
 
 impl Recording {
     /// Records to a file, which is truncated, or to a FIFO that has a reader. `base` is the highest
-    /// timestamp in the database, 0 for an empty one.
+    /// commit timestamp in the database, 0 for an empty database.
     ///
     /// # Errors
     /// [`HistoryError::Io`] if the file cannot be opened, or if its first line cannot be written.
@@ -78,15 +79,16 @@ impl Recording {
         Recording { shared: Arc::new(Shared { base, sink, lanes: Mutex::default() }) }
     }
 
-    /// A recorder for one worker. Its clones share one buffer and one sequence of numbers.
+    /// A recorder for one worker. Clones of a recorder share one buffer and one sequence of
+    /// numbers.
     pub fn recorder(&self) -> Recorder {
         let lane = Arc::new(Lane::default());
         self.shared.lanes.lock().push(lane.clone());
         Recorder(Some(Arc::new(Worker { shared: self.shared.clone(), lane })))
     }
 
-    /// The transactions finished so far of a recording to memory, in the order of their ends. Empty
-    /// for a recording to a file.
+    /// The transactions finished so far of a recording to memory, in the order of the calls of
+    /// [`Recorder::finish`]. Empty for a recording to a file.
     pub fn history(&self) -> TransactionHistory {
         let transactions = match &self.shared.sink {
             Sink::Memory(transactions) => transactions.lock().clone(),
@@ -98,8 +100,8 @@ impl Recording {
     /// Writes the buffers of all recorders, and returns the number of recorded transactions.
     ///
     /// # Errors
-    /// [`HistoryError::Io`], the first error of the file at any time. Only this method reports it,
-    /// so that a full disk does not end the recorded run.
+    /// [`HistoryError::Io`] with the first error of any write to the file. Only this method reports
+    /// write errors, so a full disk does not end the recorded run.
     pub fn finish(self) -> Result<u64, HistoryError> {
         for lane in self.shared.lanes.lock().iter() {
             self.shared.flush(&mut lane.0.lock());
@@ -147,7 +149,7 @@ impl Drop for Worker {
     }
 }
 
-/// A worker's recorder. A recorder that is [off](Recorder::off) costs a branch.
+/// A worker's recorder. Each call of a recorder that is [off](Recorder::off) costs one branch.
 ///
 /// ```
 /// use std::ops::Bound;
@@ -179,7 +181,7 @@ impl Recorder {
     }
 
     /// Begins to record a transaction. `now` is in nanoseconds of the clock that all transactions
-    /// share. The caller reads that clock before the transaction's first access.
+    /// share. The caller reads the clock before the transaction's first access.
     #[inline]
     pub fn begin(&self, node: u16, worker: u16, now: u64) -> Record {
         match &self.0 {
@@ -194,11 +196,11 @@ impl Recorder {
         }
     }
 
-    /// Records the outcome of a transaction. `now` is after the last of its writes becomes visible,
-    /// and before any client learns the outcome.
+    /// Records the outcome of a transaction. The caller reads `now`, in nanoseconds, after the
+    /// transaction's writes have become visible and before any client learns the outcome.
     ///
-    /// A record that is dropped instead is not recorded. That is allowed only if no other
-    /// transaction could see a write of the transaction.
+    /// Without this call the transaction is not in the history. A caller may drop a record only if
+    /// no other transaction could see a write of the transaction.
     #[inline]
     pub fn finish(&self, record: Record, outcome: TransactionOutcome, now: u64) {
         if let (Some(worker), Some(transaction)) = (&self.0, record.0) {
@@ -227,7 +229,7 @@ impl Worker {
     }
 }
 
-/// A scan of a record.
+/// The number of a scan in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanId(usize);
 
@@ -241,21 +243,21 @@ impl Record {
         Record(None)
     }
 
-    /// Whether the record records, for callers with costly arguments.
+    /// Whether the record is on. A caller with costly arguments asks first.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Records a lookup that saw `version` (see [`RecordedOperation::Read`]). Not for the
-    /// transaction's own writes.
+    /// Records a lookup that saw `version` (see [`RecordedOperation::Read`]). A lookup that found
+    /// the transaction's own write is not recorded.
     #[inline]
     pub fn read(&mut self, table: u32, key: &[u8], version: RowVersion) {
         self.push(|| RecordedOperation::Read { table, key: key.into(), version, hash: None });
     }
 
-    /// As [`read`](Record::read), with the hash of the value. The check compares the hash with the
-    /// one that the writer recorded.
+    /// As [`read`](Record::read), with the hash of the value. The check compares the reader's hash
+    /// with the writer's hash.
     #[inline]
     pub fn read_value(&mut self, table: u32, key: &[u8], version: RowVersion, hash: u64) {
         self.push(|| RecordedOperation::Read { table, key: key.into(), version, hash: Some(hash) });
@@ -298,8 +300,8 @@ impl Record {
         }
     }
 
-    /// Records that the scan ended at this key, the last one that it covered, before the end of its
-    /// range.
+    /// Records that the scan ended before the end of its range. `key` is the last key that the scan
+    /// covered.
     #[inline]
     pub fn stopped(&mut self, scan: ScanId, key: &[u8]) {
         if let Some(scan) = self.scan_mut(scan) {
@@ -307,8 +309,9 @@ impl Record {
         }
     }
 
-    /// Adds the operations of another record, for a transaction that several nodes run together.
-    /// Both records are on, or both are off.
+    /// Adds the operations of another record of the same transaction, which several nodes run
+    /// together. If either record is off, `absorb` adds nothing. Ids of scans in `part` are invalid
+    /// afterwards.
     pub fn absorb(&mut self, part: Record) {
         if let (Some(transaction), Some(part)) = (&mut self.0, part.0) {
             transaction.operations.extend(part.operations);

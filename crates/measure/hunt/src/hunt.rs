@@ -1,4 +1,5 @@
-//! [`Hunt`]: runs the worlds of consecutive seeds in parallel, until one fails or the time is over.
+//! [`Hunt`]: runs the worlds of consecutive seeds in parallel, until a world fails or the caller
+//! ends the hunt.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,11 +16,11 @@ use crate::{NodeFaults, Scenario, Workload, WorldReport};
 pub struct Totals {
     /// The number of worlds.
     pub worlds: u64,
-    /// Worlds by the kind of their workload.
+    /// The number of worlds for each kind of workload.
     pub by_workload: BTreeMap<String, u64>,
-    /// Worlds by their settings that differ from the defaults.
+    /// The number of worlds for each combination of settings that differ from the defaults.
     pub by_settings: BTreeMap<Overrides, u64>,
-    /// Worlds with at least one injected fault.
+    /// The number of worlds with at least one injected fault.
     pub with_faults: u64,
     /// Events of all kernels.
     pub events: u64,
@@ -29,9 +30,9 @@ pub struct Totals {
     pub virtual_time: Duration,
     /// Operations that ended with an answer.
     pub operations: u64,
-    /// Operations that ended with an error, where errors are allowed.
+    /// Operations that ended with an error that the world's faults permit.
     pub clean_errors: u64,
-    /// Keys for which the check of linearizability had no result.
+    /// Keys for which the check of linearizability gave up.
     pub undecided: u64,
     /// Faults injected by chance.
     pub faults: FaultCounts,
@@ -95,7 +96,7 @@ fn name_of(workload: &Workload) -> String {
 
 /// The settings of a hunt.
 pub struct Hunt<'a> {
-    /// The first seed. The following seeds come next.
+    /// The first seed. The hunt continues with the seeds after it.
     pub from_seed: u64,
     /// The number of worlds that run in parallel, at least 1, each on a thread.
     pub jobs: usize,
@@ -108,12 +109,13 @@ pub struct Hunt<'a> {
 }
 
 impl Hunt<'_> {
-    /// Runs worlds while `go_on` holds. Unless `keep_going` is set, no world starts after the first
-    /// failure, and the worlds in progress run to their ends. `seen` is called after each world,
-    /// with the totals so far. Returns the totals and the failed worlds, by seed.
+    /// Runs worlds while `go_on` returns true. Unless `keep_going` is set, no world starts after
+    /// the first failure, and the worlds in progress run to their ends. The hunt calls `seen` after
+    /// each world, with the totals so far. Returns the totals, and the failed worlds in the order
+    /// of their seeds.
     ///
-    /// The duration of the hunt decides which seeds run. The result of each seed does not depend on
-    /// it.
+    /// The duration of the hunt decides how many seeds run, and does not change the result of a
+    /// seed.
     pub fn run(
         &self,
         go_on: &(dyn Fn() -> bool + Sync),
@@ -123,12 +125,13 @@ impl Hunt<'_> {
         let over = AtomicBool::new(false);
         let shared: Mutex<(Totals, Vec<(Scenario, WorldReport)>)> = Mutex::default();
         let worker = || {
-            // Relaxed: the seeds and the flag carry no other data, and the results have their lock.
+            // Relaxed: no other data depends on the seeds and the flag. A lock protects the
+            // results.
             while !over.load(Ordering::Relaxed) && go_on() {
                 let scenario = (self.scenario)(next.fetch_add(1, Ordering::Relaxed));
                 let report = (self.run)(&scenario);
-                // A poisoned lock means that `seen` panicked on another thread. The counting goes
-                // on.
+                // If `seen` has panicked on another thread, the lock is poisoned, and this thread
+                // goes on.
                 let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 let (totals, failed) = &mut *shared;
                 totals.add(&scenario, &report);

@@ -1,5 +1,5 @@
-//! Whole worlds from one seed. A world has a scenario, a simulated cluster, a workload, faults, and
-//! checks of all of it.
+//! Runs whole worlds, each from one seed. A *world* is a simulated cluster in virtual time, with a
+//! workload, faults, and checks. A [`Scenario`] describes it.
 //!
 //! ```text
 //!   seed ──► Scenario ──► run ─┬─► Simulated cluster   the code that runs in production
@@ -11,9 +11,9 @@
 //!                                  WorldReport: event hash, counts, the first failure
 //! ```
 //!
-//! The [`Scenario`] and the code alone decide a world: the same scenario gives the same event hash.
-//! A panic inside a world is a failure of the report. The report's [`WorldFailure`] says what went
-//! wrong in the world.
+//! Only the scenario and the code decide a world: the same scenario gives the same event hash. The
+//! first failure of a world is in its report, as a [`WorldFailure`]. A panic inside a world is a
+//! failure, too.
 //!
 //! ```
 //! use latchwork_hunt::{SwarmChoice, Scenario, run};

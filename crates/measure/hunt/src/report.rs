@@ -1,4 +1,4 @@
-//! [`WorldReport`]: the result of a world.
+//! [`WorldReport`]: the result of a world, which is one simulated cluster with its faults.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use latchwork_blink::TreeStatistics;
 use latchwork_simulation::Time;
 use latchwork_verbs_sim::FaultCounts;
 
-/// The numbers of a world, and its first failure.
+/// The counts of a world, and its first failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorldReport {
     /// The scenario's seed.
     pub seed: u64,
     /// The event hash: the hash of all events.
     pub hash: u64,
-    /// Events of the kernel.
+    /// Events of the simulation.
     pub events: u64,
     /// Work requests that took effect at their targets.
     pub verbs: u64,
@@ -22,12 +22,12 @@ pub struct WorldReport {
     pub virtual_time: Duration,
     /// Operations of the workload that ended with an answer.
     pub operations: u64,
-    /// Operations that ended with an error, where errors are allowed.
+    /// Operations that ended with an error that the world's faults permit.
     pub clean_errors: u64,
-    /// Keys for which the check of linearizability had no result, because too many of their calls
+    /// Keys for which the check of linearizability gave up, because too many of their calls
     /// overlap.
     pub undecided: u64,
-    /// The number of injected faults of each kind that comes by chance.
+    /// The number of injected faults of batches and messages, by kind.
     pub faults: FaultCounts,
     /// The injected faults of whole nodes.
     pub node_faults: NodeFaults,
@@ -38,7 +38,7 @@ pub struct WorldReport {
 }
 
 impl WorldReport {
-    /// The report of a world without events.
+    /// A report without events, for a world that did not run.
     pub(crate) fn of_seed(seed: u64) -> WorldReport {
         WorldReport {
             seed,
@@ -64,9 +64,9 @@ pub struct NodeFaults {
     pub pauses: u64,
     /// Compute nodes that crashed.
     pub deaths: u64,
-    /// Compute nodes that lost their lease while they ran.
+    /// Compute nodes that lost their lease and kept running.
     pub lapses: u64,
-    /// Dead compute nodes that were reclaimed.
+    /// Dead compute nodes whose epoch slots were emptied.
     pub reclaims: u64,
     /// Memory nodes lost.
     pub lost_memory: u64,
@@ -77,7 +77,7 @@ pub struct NodeFaults {
 /// The failure of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorldFailure {
-    /// The check that found it.
+    /// The check that failed.
     pub check: WorldCheck,
     /// The finding, as text.
     pub text: String,
@@ -85,28 +85,30 @@ pub struct WorldFailure {
     pub at: Time,
 }
 
-/// The checks.
+/// The checks of a world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WorldCheck {
-    /// At every step: each line has one writer or many readers, as its latch word says.
+    /// After every event: each line has one writer or many readers, and the latch word names them.
     Owners,
-    /// At every step: each node that may read a line has the last value written.
+    /// After every event: each node that may read a line has the value that was written last.
     Values,
-    /// One order per line or key explains all answers, in real time.
+    /// For each line or key, one order of the calls explains all answers and agrees with time.
     Linearizability,
-    /// One order of all calls explains all answers, in each task's own order.
+    /// One order of all calls explains all answers and keeps each task's own order.
     SequentialConsistency,
-    /// Reads of buffered writes fit the promised order, and every lost write is reported.
+    /// Reads of buffered writes agree with total or partial store order, as the write buffer
+    /// promises, and every lost write is reported.
     StoreOrder,
-    /// The tree is whole at the end.
+    /// The tree is valid at the end.
     Tree,
-    /// At the end no operation is in progress, and every line and frame is accounted for.
+    /// At the end no operation is in progress, and each frame and each line of the pool is free or
+    /// in known use.
     Leak,
-    /// A worker did not finish its work.
+    /// An operation took too long, or a worker did not finish its work.
     Starvation,
     /// Code panicked.
     Panic,
-    /// An operation failed in a world where no operation may fail.
+    /// An operation failed with an error that the world's faults do not permit.
     Error,
     /// The scenario is invalid.
     Scenario,

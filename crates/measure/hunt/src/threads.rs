@@ -1,5 +1,6 @@
-//! The same workloads on threads. The races inside a node and between nodes are real; the histories
-//! and their checks are the same. Checks after every event exist only in worlds.
+//! Runs the workloads of worlds on threads and shared memory, in real time. The races inside a node
+//! and between nodes are real. The recorded histories get the same checks as in a world. Checks
+//! after every event exist only in worlds.
 
 use std::rc::Rc;
 
@@ -21,8 +22,8 @@ struct Brought {
 }
 
 /// Runs a scenario's workload on threads and shared memory, in real time. The network and the
-/// faults of the scenario have no effect here, and no run repeats another. `progress` is called
-/// after every operation that ends well, with the index of its worker.
+/// faults of the scenario have no effect here. A second run of the scenario can differ. After every
+/// successful operation, the worker calls `progress` with its index.
 pub fn run_on_threads(
     scenario: &Scenario,
     progress: impl Fn(usize) + Clone + Sync + 'static,
@@ -111,13 +112,13 @@ async fn one_worker(
     bring(&observer, &load)
 }
 
-/// The final state of the data, as one node reads it.
+/// One node reads all data after the work.
 async fn one_look(scenario: Scenario, member: Member) -> Brought {
     let (observer, load) = start(&scenario);
     if let Err(text) = load.clone().find(member.clone()).await {
         observer.fail(WorldCheck::Error, format!("looking at all in the end: {text}"));
     } else {
-        // The first worker of the node, which has no other work any more.
+        // The first worker of the node reads, because its own work has ended.
         let process = Process::looking(&member, &scenario);
         load.clone().inspect(member, process).await;
     }
@@ -126,7 +127,7 @@ async fn one_look(scenario: Scenario, member: Member) -> Brought {
 
 fn start(scenario: &Scenario) -> (Rc<Observer>, Rc<dyn Load>) {
     let observer = Rc::new(Observer::new(scenario, None));
-    // The scenario was checked before the threads began.
+    // The scenario was checked before, so the workload can be made.
     let load = workloads::load(scenario, &observer).unwrap_or_else(|text| unreachable!("{text}"));
     (observer, load)
 }

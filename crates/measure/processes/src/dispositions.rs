@@ -1,4 +1,4 @@
-//! Programs start with the default dispositions of signals.
+//! Programs that a test starts inherit no ignored signal.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 /// SIGHUP. A shell that starts a job in the background ignores SIGINT and SIGQUIT.
 const SIGNALS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2];
 
-/// A command whose process inherits none of these signals as ignored, however this process was
-/// started. Tests start programs with this function, and not with `Command::new`.
+/// A command whose process does not inherit an ignored SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD,
+/// SIGUSR1 or SIGUSR2 from this process. Tests start programs with this function, not with
+/// `Command::new`.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     reset();
     Command::new(program)
 }
 
-/// Gives this process handlers that do nothing for its ignored signals.
+/// Gives each ignored signal of this process a handler that only sets a flag.
 ///
-/// 1. An ignored signal stays ignored in a new program. A signal with a handler gets its default
-///    back (`execve`).
-/// 2. For this process, a handler that does nothing has the effect of an ignored signal.
+/// 1. `execve` keeps an ignored signal ignored in the new program. `execve` resets a signal with a
+///    handler to its default.
+/// 2. So a child of this process starts with the default. For this process itself, the handler has
+///    the effect of an ignored signal.
 fn reset() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -8,13 +8,16 @@
 //!                  └── sockets, on loopback; or RDMA devices
 //! ```
 //!
-//! - [`Memory`]: memory nodes, which live as long as the value does, and through several programs.
-//! - [`Program`]: the processes of one run; [`Ended`]: the end of each process.
-//! - [`command`]: any other program, which inherits no ignored signal that a test may have.
+//! - [`Memory`]: memory nodes in the test's process, which serve several programs one after
+//!   another. The memory nodes end when the value is dropped.
+//! - [`Program`]: the processes of one run. [`Ended`]: the exit status and the output of one
+//!   process.
+//! - [`command`]: a command for any other program. The program does not inherit ignored signals.
 //! - [`shown`]: what a program shows on a terminal.
 //!
-//! A program that does not end in time is a failed test. A test that returns or panics leaves no
-//! child behind. Each child is killed by its own handle, and no other process is.
+//! A wait for a program fails the test at its time limit. Dropping a [`Program`] kills the children
+//! that still run, each by its own handle. So a test that returns or panics leaves no such child
+//! behind.
 //!
 //! ```no_run
 //! use std::time::Duration;

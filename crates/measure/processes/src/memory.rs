@@ -16,22 +16,24 @@ use crate::Program;
 /// How long nodes wait for each other on a busy machine, in seconds.
 const WAIT: &str = "60";
 
-/// A lease so long that no live node of a busy machine is declared dead, in seconds. Tests of
-/// deaths have their own lease.
+/// The lease of members, in seconds. With this length, a busy machine rarely loses the lease of a
+/// live node. Tests of deaths set their own lease.
 const LEASE: &str = "60";
 
-/// The log filter of the programs. On a busy machine a renewal or a batch may be late, and then its
-/// connection is made anew. That is no error, so it is not logged.
+/// The log filter of the programs. On a busy machine the renewal of a lease or a batch may be late,
+/// so that a connection is made anew. The filter hides these warnings, because tests compare the
+/// error output.
 const LOG: &str = "latchwork_membership=error,latchwork_verbs_tcp=error,warn";
 
-/// How long compute nodes may take to leave at the end.
+/// How long a memory node waits for compute nodes to leave at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Memory nodes that serve until this value is dropped, and the store that all nodes join.
+/// Memory nodes that serve until this value is dropped, and the membership store of the cluster,
+/// which is a temporary directory.
 pub struct Memory {
     hosts: Vec<MemoryHost>,
     directory: TempDir,
-    /// The flags of the fabric: those of memory nodes, and those of compute nodes.
+    /// The flags of the fabric: for memory nodes, then for compute nodes.
     fabric: [String; 2],
 }
 
@@ -45,7 +47,7 @@ impl Memory {
     /// Starts `nodes` memory nodes of `bytes` bytes each.
     ///
     /// # Panics
-    /// When a memory node cannot be started: the test has failed.
+    /// When a memory node cannot be started.
     pub fn start(nodes: usize, bytes: u64) -> Memory {
         let compute = format!("--fabric tcp --log {LOG}");
         Memory::start_on(["--fabric tcp".to_owned(), compute], nodes, bytes)
@@ -54,11 +56,13 @@ impl Memory {
     /// As [`start`](Memory::start), on RDMA devices. If there are more devices than memory nodes,
     /// memory nodes and compute nodes use different devices. Otherwise all nodes use all devices.
     ///
-    /// Without devices the result is `None`, and a line prints the reason. `scripts/test-ibv.sh`
-    /// provides emulated devices, which are slow, so nodes wait longer.
+    /// Without devices the result is `None`, and a line on standard error prints the reason.
+    /// `scripts/test-ibv.sh` runs the tests in a virtual machine with emulated devices. These
+    /// devices are slow, so nodes use a longer RDMA timeout.
     ///
     /// # Panics
-    /// As [`start`](Memory::start), and when the virtual machine has no devices.
+    /// As [`start`](Memory::start). Also when that virtual machine has no devices (`RXE_HOSTS` is
+    /// set there).
     pub fn start_on_devices(nodes: usize, bytes: u64) -> Option<Memory> {
         let devices = match IbvFabric::open(IbvConfig::default()) {
             Ok(fabric) => fabric.devices(),
@@ -96,17 +100,17 @@ impl Memory {
         memory
     }
 
-    /// The endpoint that compute nodes join.
+    /// The endpoint of the membership store, as the flag `--join` takes it.
     pub fn endpoint(&self) -> String {
         format!("file:{}/test", self.directory.path().display())
     }
 
-    /// The test's own directory.
+    /// The temporary directory of this cluster, which tests may use for files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The flags with which nodes join.
+    /// The flags with which a node joins, with these flags of the fabric.
     fn flags_on(&self, fabric: &str) -> Vec<String> {
         let endpoint = self.endpoint();
         let (wait, lease) = (format!("join-wait={WAIT}"), format!("member-lease={LEASE}"));
@@ -130,8 +134,8 @@ impl Memory {
         }
     }
 
-    /// Starts a program as `nodes` compute nodes, each with these flags and with `--json` to its
-    /// own file.
+    /// Starts `nodes` processes of a program, each as one compute node. Each process gets `flags`,
+    /// and `--json` with a file of its own.
     ///
     /// # Panics
     /// When the program cannot be started.
@@ -157,8 +161,8 @@ impl Memory {
         Program::start(path, &all, self.directory.path())
     }
 
-    /// The nodes that were in the cluster and ended without a graceful leave, as the first memory
-    /// node sees the cluster.
+    /// The dead nodes in the view of the first memory node: the nodes that ended without a graceful
+    /// leave.
     pub fn dead(&self) -> Vec<NodeName> {
         let view = self.hosts.first().map(|host| host.membership().view());
         view.iter().flat_map(|view| view.dead()).map(|member| member.node).collect()
@@ -167,7 +171,7 @@ impl Memory {
     /// Ends the memory nodes in order.
     ///
     /// # Panics
-    /// When compute nodes are left, or the store fails.
+    /// When compute nodes have not left after 60 s, or when the membership store fails.
     pub fn end(self) {
         for host in self.hosts {
             assert!(host.leave(PATIENCE).expect("the store answers"), "compute nodes are left");

@@ -28,7 +28,7 @@ struct Process {
 /// The output of a process, line by line.
 struct Text {
     lines: Receiver<String>,
-    /// The lines that were taken.
+    /// The lines that a wait has read.
     taken: String,
 }
 
@@ -46,7 +46,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The lines on standard error, without those about joining the other processes.
+    /// The lines on standard error, without the lines about waiting for other processes and about
+    /// the process's number.
     pub fn said(&self) -> Vec<&str> {
         let meets = |line: &&str| line.contains(" waits for ") || line.contains(" is process ");
         self.err.lines().filter(|line| !meets(line)).collect()
@@ -112,7 +113,7 @@ impl Program {
     /// Sends a signal of this name to a process.
     ///
     /// # Panics
-    /// When the process has already ended: the signal was too late.
+    /// When the process has already ended.
     pub fn signal(&mut self, process: usize, name: &str) {
         let child = &mut self.processes[process].child;
         let over = child.try_wait().expect("a child");
@@ -125,7 +126,7 @@ impl Program {
     /// Kills a process with a signal that it cannot handle.
     ///
     /// # Panics
-    /// When the process has already ended: the kill was too late.
+    /// When the process has already ended.
     pub fn kill(&mut self, process: usize) {
         let child = &mut self.processes[process].child;
         let over = child.try_wait().expect("a child");
@@ -166,7 +167,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // A process that has ended is not killed again.
+            // Only a process that still runs is killed.
             if let Ok(None) = process.child.try_wait() {
                 let _ = process.child.kill();
                 let _ = process.child.wait();
@@ -176,15 +177,15 @@ impl Drop for Program {
 }
 
 impl Text {
-    /// Reads to the end, on a thread of its own.
+    /// Reads lines to the end of `from`, on a thread of its own.
     fn of(from: Option<impl Read + Send + 'static>) -> Text {
         let (line, lines) = channel();
         thread::spawn(move || {
             let Some(from) = from else { return };
             let mut from = BufReader::new(from);
             let mut bytes = Vec::new();
-            // The lines read until an error are the output. The thread ends when no receiver is
-            // left.
+            // The thread ends at the end of the output, at a read error, or when the receiver is
+            // dropped.
             while from.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0)
                 && line.send(String::from_utf8_lossy(&bytes).into_owned()).is_ok()
             {
@@ -194,7 +195,7 @@ impl Text {
         Text { lines, taken: String::new() }
     }
 
-    /// The next line.
+    /// The next line, within `limit`. Appends the line to `taken`.
     fn take(&mut self, limit: Duration) -> Result<String, RecvTimeoutError> {
         let line = self.lines.recv_timeout(limit)?;
         self.taken.push_str(&line);
@@ -202,8 +203,8 @@ impl Text {
     }
 }
 
-/// The document of a successful run: all processes succeeded, and exactly one wrote a document,
-/// whose checks passed. The others printed only lines about joining.
+/// The document of a successful run: all processes exited with status 0, and exactly one wrote a
+/// document. No check failed in its output. The other processes printed only lines about joining.
 ///
 /// # Panics
 /// When the run was different.

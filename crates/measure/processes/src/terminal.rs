@@ -1,4 +1,4 @@
-//! A terminal for a program, and the text that the program shows there.
+//! Runs a program on a pseudo-terminal, and returns the text that the program shows there.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,15 +10,16 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// Columns of a terminal.
+/// The width, in columns, that lines of programs must fit.
 const COLUMNS: usize = 80;
 
-/// Runs a program whose standard output and standard error are one terminal. Returns its exit
-/// status and the lines on the terminal at the end, without those that a progress bar has
-/// overwritten.
+/// Runs a program whose standard output and standard error are one terminal. Returns the exit
+/// status and the lines that the terminal shows at the end. A text that a later text of the same
+/// line overwrote, such as a progress bar, is left out.
 ///
 /// # Panics
-/// When no terminal is available, and when the program does not end in time: then it is killed.
+/// When no terminal is available. When the program does not end within `limit`; the program is
+/// killed first.
 pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags).expect("a terminal");
@@ -29,12 +30,13 @@ pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     let theirs = File::from(theirs);
     command.stdin(Stdio::null()).stdout(theirs.try_clone().expect("a descriptor")).stderr(theirs);
     let mut child = command.spawn().expect("the program starts");
-    // The command holds the other end of the terminal, too.
+    // `command` has descriptors of the program's end of the terminal. While they are open, a read
+    // of our end does not end.
     drop(command);
     let (says, said) = channel();
     thread::spawn(move || {
         let (mut text, mut some, mut ours) = (Vec::new(), [0; 4096], File::from(ours));
-        // When no process has the terminal open, a read at its end returns an error.
+        // When no process has the program's end open any more, the read returns an error.
         while let Ok(1..) = ours.read(&mut some).inspect(|count| text.extend(&some[..*count])) {}
         let _ = says.send(text);
     });
@@ -47,7 +49,7 @@ pub fn shown(mut command: Command, limit: Duration) -> (ExitStatus, String) {
     (status, plain(&String::from_utf8_lossy(&text)))
 }
 
-/// The text that remains on a terminal: of each line the part behind the last carriage return,
+/// The text that remains on a terminal: of each line the part after the last carriage return,
 /// without control sequences.
 fn plain(text: &str) -> String {
     let line = |line: &str| {
@@ -65,7 +67,7 @@ fn plain(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The lines that are wider than a terminal.
+/// The lines of more than 80 characters.
 pub fn too_wide(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.chars().count() > COLUMNS).collect()
 }

@@ -4,7 +4,7 @@
 use latchwork_strict::strict_assert;
 use serde::{Deserialize, Serialize};
 
-/// Above this share of the time, the wait for a core decides the figures.
+/// A run is crowded if its workers waited for a core for more than this share of their time.
 const KEPT_OFF_MAX: f64 = 0.1;
 
 /// A machine during a run.
@@ -61,8 +61,8 @@ impl Conditions {
         self.share(|worker| worker.cpu_s)
     }
 
-    /// Whether the workers waited for cores for more than a tenth of their time. The figures of
-    /// such a run show the machine's other work as much as the program.
+    /// Whether the workers waited for cores for more than a tenth of their time. Other work on the
+    /// machine then influences the figures noticeably.
     pub fn is_crowded(&self) -> bool {
         self.kept_off() > KEPT_OFF_MAX
     }
@@ -72,11 +72,11 @@ impl Conditions {
         if all > 0.0 { self.workers.iter().map(part).sum::<f64>() / all } else { 0.0 }
     }
 
-    /// Adds what another process observed in the same run.
+    /// Adds the machines and workers that another process of the same run observed.
     pub fn merge(&mut self, other: Conditions) {
         for machine in other.machines {
             match self.machines.iter_mut().find(|known| known.host == machine.host) {
-                // Processes of one machine observe the same steal, some a moment later.
+                // Processes of one machine observe nearly the same steal. The highest share counts.
                 Some(known) => known.steal = known.steal.max(machine.steal),
                 None => self.machines.push(machine),
             }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer latencies are recorded as this one.
+/// The longest latency that a histogram distinguishes. Longer latencies are recorded as this value.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
-/// Decimal digits that a recorded latency keeps.
+/// Significant decimal digits that a recorded latency keeps.
 const DIGITS: u8 = 3;
 
 /// The kinds of operations of a program. Each kind has its own measurements.
 pub trait OperationKindSet: Copy {
-    /// The name of each kind, in capitals by custom.
+    /// The name of each kind. YCSB's names are in capitals.
     const NAMES: &'static [&'static str];
 
     /// The index of this kind in [`NAMES`](OperationKindSet::NAMES).
@@ -28,7 +28,7 @@ pub enum OperationFailure {
     Error,
     /// The record did not exist.
     NotFound,
-    /// The contents were not those of any write.
+    /// The content of the record is not the content of any write.
     UnexpectedState,
 }
 
@@ -58,9 +58,9 @@ struct Series {
 
 /// The latencies of one worker, or of many after [`merge`](Latencies::merge).
 ///
-/// With a target rate, a slow operation delays those behind it. Latencies from the real starts hide
-/// that delay (coordinated omission). So under a target each latency is recorded twice: from the
-/// real start, and from the start in the schedule.
+/// With a target rate, a slow operation delays the operations behind it. Latencies from the real
+/// starts hide that delay (coordinated omission). So under a target rate each latency is recorded
+/// twice: from the real start, and from the intended start in the schedule.
 ///
 /// ```
 /// use std::time::Duration;
@@ -113,7 +113,7 @@ pub struct Measured {
     pub intended: Option<LatencySummary>,
 }
 
-/// A histogram in a few numbers. All latencies are in microseconds.
+/// A histogram in a few numbers. All fields except `count` are in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Operations.
@@ -226,7 +226,7 @@ impl Series {
 }
 
 impl<K: OperationKindSet> Latencies<K> {
-    /// No measurement yet.
+    /// Latencies without any measurement.
     pub fn new() -> Latencies<K> {
         Latencies { series: K::NAMES.iter().map(|_| None).collect(), kinds: PhantomData }
     }
@@ -235,10 +235,11 @@ impl<K: OperationKindSet> Latencies<K> {
         self.series[kind.index()].get_or_insert_with(Series::new)
     }
 
-    /// Records a successful operation: its latency, and its latency from the intended start.
+    /// Records a successful operation: its latency from the real start, and its latency from the
+    /// intended start if the run has a target rate.
     ///
-    /// The histograms of a kind are allocated at its first latency, and at its first latency from
-    /// an intended start.
+    /// The first latency of a kind allocates a histogram. The first latency of a kind from an
+    /// intended start allocates another.
     #[inline]
     pub fn record(&mut self, kind: K, latency: Duration, since_intended: Option<Duration>) {
         let series = self.series(kind);
@@ -248,7 +249,7 @@ impl<K: OperationKindSet> Latencies<K> {
         }
     }
 
-    /// Records a failed operation. Its latency does not count.
+    /// Counts a failed operation. Its latency is not recorded.
     pub fn record_failure(&mut self, kind: K, failure: OperationFailure) {
         self.series(kind).failures[failure as usize] += 1;
     }
@@ -289,15 +290,15 @@ impl<K: OperationKindSet> Latencies<K> {
         self.series.iter().flatten().map(|series| series.failures.iter().sum::<u64>()).sum()
     }
 
-    /// The latency from the real start that the share `q`, 0 to 1, of a kind's successful
-    /// operations does not exceed.
+    /// The `q`-quantile (`q` from 0 to 1) of the latencies of a kind from the real starts. `None`
+    /// without a successful operation of the kind.
     pub fn quantile(&self, kind: K, q: f64) -> Option<Duration> {
         let histogram = &self.series[kind.index()].as_ref()?.measured;
         let ns = || histogram.value_at_quantile(q).min(histogram.max());
         (!histogram.is_empty()).then(|| Duration::from_nanos(ns()))
     }
 
-    /// The kinds that occurred, in the order of their names.
+    /// The kinds that occurred, in the order of [`NAMES`](OperationKindSet::NAMES).
     pub fn measured(&self) -> Vec<Measured> {
         let named = K::NAMES.iter().zip(&self.series);
         named

@@ -1,4 +1,4 @@
-//! What a run reports: latencies by kind of operation, the result document, lines for scripts, and
+//! The report of a run: latencies by kind of operation, the result document, lines for scripts, and
 //! the conditions of the measurement. The crate knows no workload and no store.
 //!
 //! ```text
@@ -16,10 +16,11 @@
 //!
 //! # Invariants
 //!
-//! * Nothing here reads a clock. Times come from the caller, so all of it works in virtual time.
-//! * Recording a latency allocates nothing, except at the first latency of a kind and at its first
-//!   latency from an intended start.
-//! * Numbers in a document are finite, and a document with a duplicate key is refused.
+//! * The crate reads no clock. The caller gives all times, so the crate also works in virtual time.
+//! * Recording a latency allocates memory only for the first latency of a kind, and for a kind's
+//!   first latency from an intended start.
+//! * The numbers that this crate computes are finite. Reading a document with a duplicate key
+//!   fails.
 //!
 //! # Example
 //!

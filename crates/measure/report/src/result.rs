@@ -46,7 +46,7 @@ impl ResultPhase {
 pub struct NodeResult {
     /// `compute` or `memory`.
     pub role: String,
-    /// Its id.
+    /// The node's id, which is unique among the nodes of its role.
     pub id: u64,
     /// The node's counters.
     #[serde(deserialize_with = "unique::map", default)]
@@ -59,7 +59,7 @@ pub struct NodeResult {
 
 /// One run of one program: its settings, its measurements, and the outcomes of its checks.
 ///
-/// Numbers are finite. Keys that do not apply to a program are absent, not null.
+/// A key that does not apply to a program is absent, not null.
 ///
 /// ```
 /// use latchwork_report::result::{CheckOutcome, ResultDocument};
@@ -93,10 +93,10 @@ pub struct ResultDocument {
     /// The load phase, if the run loaded the data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<ResultPhase>,
-    /// In words, what limited the speed of the measured part, if known.
+    /// A sentence about what limited the speed of the measured part, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
-    /// How far the figures can be trusted, if time was real.
+    /// The machines and the workers' processor times, if the run was on real threads.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conditions: Option<Conditions>,
     /// Measured seconds.
@@ -155,7 +155,8 @@ impl ResultDocument {
         }
     }
 
-    /// Enters the measured phase.
+    /// Sets the figures of the measured phase: time, operations, throughput, latencies and
+    /// failures.
     pub fn set_measured(&mut self, phase: &ResultPhase, measured: &[Measured]) {
         self.elapsed_s = phase.elapsed_s;
         self.ops = phase.ops;

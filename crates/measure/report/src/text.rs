@@ -6,7 +6,7 @@ use crate::histogram::{LatencySummary, Measured};
 use crate::result::ResultPhase;
 
 /// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with up
-/// to three decimals, for the nanoseconds.
+/// to three decimals.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,7 +88,7 @@ fn latency_lines(out: &mut impl Write, name: &str, latency: &LatencySummary) -> 
 /// ```
 pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = cells
-        .map(|cell| match cell.contains([',', '"', '\n']) {
+        .map(|cell| match cell.contains([',', '"', '\n', '\r']) {
             true => format!("\"{}\"", cell.replace('"', "\"\"")),
             false => cell.to_owned(),
         })

@@ -1,4 +1,5 @@
-//! Maps that refuse duplicate keys. JSON itself takes the last of several values.
+//! Maps that refuse duplicate keys. By default, serde keeps the last of several values of a map
+//! silently.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +7,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// A map, for `#[serde(deserialize_with)]`.
+/// Reads a map without duplicate keys, for `#[serde(deserialize_with)]`.
 pub(crate) fn map<'de, D, V>(from: D) -> Result<BTreeMap<String, V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -61,8 +61,8 @@ pub enum WorkloadError {
     },
 }
 
-/// Escapes in a property file can put line ends and terminal control characters into keys and
-/// values.
+/// The text without control characters. Escapes in a property file can put line ends and terminal
+/// control characters into keys and values.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -84,8 +84,8 @@ mod tests {
     use crate::properties::Properties;
     use crate::ycsb::CoreWorkload;
 
-    /// Bug: a key or a value with an escaped line end made an error of two lines, and one with an
-    /// escape character reached the terminal. Found by fuzzing.
+    /// Bug, found by fuzzing: a key or a value with an escaped line end made an error of two lines.
+    /// A terminal escape character in a value reached the terminal.
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
         for (text, shown) in [

@@ -6,8 +6,8 @@ pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const FNV_OFFSET_BASIS: u64 = 0xCBF2_9CE4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01B3;
 
-/// YCSB's hash of a number: FNV-1a with 64 bits over its eight bytes, lowest first, made positive
-/// as Java's `Math.abs` does.
+/// YCSB's hash of a number: 64-bit FNV-1a over the eight bytes, lowest first. The result is the
+/// absolute value, as of Java's `Math.abs`.
 ///
 /// The result is at most 2^63.
 ///

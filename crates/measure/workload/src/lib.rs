@@ -1,5 +1,6 @@
-//! What drives a store: key distributions, YCSB, TPC-C, and the accesses of the micro-benchmark.
-//! The crate knows no store; the programs in `apps` connect the two.
+//! Workloads for a store: key distributions, YCSB, TPC-C, the accesses of the micro-benchmark, and
+//! objects that move. The crate knows no store. The programs in `apps` run its operations on a
+//! store.
 //!
 //! ```text
 //!   properties --> ycsb::CoreWorkload --> ycsb::OperationStream --> (the store under test)
@@ -13,12 +14,12 @@
 //!
 //! # Invariants
 //!
-//! * Draws come from seeded generators that the caller owns. The same seed gives the same
-//!   operations on every machine and in every release, apart from the last bits of the platform's
-//!   `powf`.
-//! * Nothing here reads a clock or sleeps. Times come from the caller, so all of it works in
-//!   virtual time.
-//! * The path of an operation (draw, key, contents, check) allocates nothing.
+//! * Random draws come from seeded generators that the caller owns. The same seed gives the same
+//!   draws on every machine, apart from the last bits of the platform's `powf`.
+//! * The crate reads no clock and does not sleep. The caller gives all times, so the crate also
+//!   works in virtual time.
+//! * Drawing a YCSB operation, writing its key and checking a record allocate nothing. Encoding a
+//!   record allocates only when the caller's buffer must grow.
 //! * Bad input is an error of one line that names the mistake, its position, and valid input.
 //!
 //! # Example
@@ -68,6 +69,7 @@ pub mod micro;
 pub mod pacing;
 pub mod properties;
 pub mod random;
+pub mod spatial;
 pub mod tpcc;
 pub mod ycsb;
 

@@ -2,11 +2,11 @@
 
 use latchwork_simulation::Time;
 
-/// The schedule of one worker: evenly spaced starts, interleaved with those of other workers.
+/// The schedule of one worker: evenly spaced starts, interleaved with the starts of other workers.
 ///
-/// The schedule has no clock. The caller waits until the start that
-/// [`next_start`](Pacer::next_start) gives. If that start is past, the caller begins at once. The
-/// caller counts the latency from both starts.
+/// The schedule has no clock. The caller waits until the intended start that
+/// [`next_start`](Pacer::next_start) gives. If the intended start is past, the caller begins at
+/// once. The caller records the latency from the real start and from the intended start.
 ///
 /// ```
 /// use latchwork_simulation::Time;
@@ -30,14 +30,15 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// The schedule of worker `worker` of `workers` from `begin` on, at `target_ops_s` operations
-    /// per second for all workers together. With a target of zero or less no operation ever starts.
+    /// The schedule of worker `worker` (from 0) of `workers`, beginning at `begin`. `target_ops_s`
+    /// is the rate of all workers together, in operations per second. With a target of zero or
+    /// less, no operation starts.
     pub fn new(target_ops_s: f64, worker: u64, workers: u64, begin: Time) -> Pacer {
         let spacing_ns = if target_ops_s > 0.0 { 1e9 / target_ops_s } else { f64::INFINITY };
         Pacer { begin, spacing_ns, worker, workers, started: 0 }
     }
 
-    /// The intended start of the worker's next operation.
+    /// The intended start of the worker's next operation. Without a rate, [`Time::MAX`].
     #[inline]
     pub fn next_start(&mut self) -> Time {
         // Each start follows from its number, not from the previous start, so that rounding errors

@@ -1,12 +1,11 @@
-//! The generator of all draws: small, fast, seeded, and the same on every platform and in every
-//! release.
+//! The random generator of all draws: small, fast, seeded, and the same on every platform.
 
 use crate::hash::{GOLDEN, mix};
 
 /// A xoshiro256++ generator (Blackman and Vigna), owned by one worker.
 ///
-/// The sequence is a function of the seed alone and will not change between releases, so a run can
-/// be repeated from its seed. Not for secrets.
+/// The sequence is a function of the seed alone, so a run can be repeated from its seed. The
+/// generator is not for cryptography.
 ///
 /// ```
 /// use latchwork_workload::random::WorkloadRandom;
@@ -35,7 +34,8 @@ impl WorkloadRandom {
         WorkloadRandom { state: [next(), next(), next(), next()] }
     }
 
-    /// The generator of stream number `stream` (a worker, a phase) of a run with this `seed`.
+    /// The generator of stream number `stream` of a run with this `seed`. A worker or a phase has a
+    /// stream of its own.
     pub fn for_stream(seed: u64, stream: u64) -> WorkloadRandom {
         WorkloadRandom::new(mix(seed ^ mix(stream.wrapping_add(GOLDEN))))
     }
@@ -61,8 +61,8 @@ impl WorkloadRandom {
         unit(self.next_u64())
     }
 
-    /// A number in `0..bound`, or 0 when `bound` is 0. The bias of the multiplication is below
-    /// `bound / 2^64`.
+    /// A number in `0..bound`, or 0 when `bound` is 0. The probabilities of two numbers differ by
+    /// at most 2^-64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64

@@ -50,6 +50,18 @@ impl DirtyBounds {
         u64::from(self.low) << 32 | u64::from(self.high)
     }
 
+    /// Returns these bounds if they are whole words inside a line of `len` bytes. Otherwise returns
+    /// the bounds of the whole line. For bounds from a peer: a wrong peer must not make this node
+    /// read beyond a frame.
+    #[must_use]
+    pub fn within(self, len: usize) -> Self {
+        let words = (self.low | self.high).is_multiple_of(8);
+        match self.is_empty() || (words && self.high as usize <= len) {
+            true => self,
+            false => DirtyBounds::of(0..len),
+        }
+    }
+
     /// The bounds that [`DirtyBounds::bits`] packed.
     pub fn from_bits(bits: u64) -> Self {
         DirtyBounds { low: (bits >> 32) as u32, high: bits as u32 }
@@ -59,6 +71,27 @@ impl DirtyBounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_that_leave_the_line_become_those_of_the_line() {
+        let whole = DirtyBounds::of(0..512);
+        for (low, high, bounds) in [
+            (16, 24, DirtyBounds::of(16..24)),
+            (0, 512, whole),
+            (0, 520, whole),
+            (504, u64::from(u32::MAX), whole),
+            (3, 24, whole),
+            (16, 21, whole),
+            (24, 16, DirtyBounds::from_bits(24 << 32 | 16)),
+        ] {
+            assert_eq!(
+                DirtyBounds::from_bits(low << 32 | high).within(512),
+                bounds,
+                "{low}..{high}"
+            );
+        }
+        assert_eq!(DirtyBounds::EMPTY.within(512), DirtyBounds::EMPTY);
+    }
 
     #[test]
     fn empty_differs_from_full_and_ranges_grow_to_words() {

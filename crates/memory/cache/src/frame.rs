@@ -11,9 +11,9 @@ use crate::{DirtyBounds, FrameState, Ownership};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FrameId(pub u32);
 
-/// The header of a frame, in two CPU cache lines. A read hit needs only the first line, except with
-/// LRU. The second line has what local writers, waiters, transactions and the protocol change in
-/// addition.
+/// The header of a frame, in two CPU cache lines. A read hit needs only the first of them, except
+/// with LRU. The second has the fields that local writers, waiters, transactions and the protocol
+/// change.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Frame {
@@ -61,20 +61,20 @@ impl Links {
     pub(crate) const OUT: u32 = u32::MAX - 1;
 }
 
-/// In place of the epoch of last use: not used since the watch began. Epochs count from 1 and do
-/// not reach this value.
+/// In place of the replacement epoch of last use: not used since the [watch](Frame::watch) began.
+/// Epochs count from 1 and do not reach this value.
 const WATCHED: u32 = u32::MAX;
 const _: () = assert!(WATCHED & SHORT != 0, "an epoch is below the mark of a short watch");
 const _: () = assert!(Links::OUT < u32::MAX, "the mark of no list is not the mark of no neighbour");
 /// The bit of `watched_since` that marks a short watch.
 const SHORT: u32 = 1 << 31;
 
-/// The length of a watch; the user of the cache decides it.
+/// The kind of a [watch](Frame::watch). The user of the cache begins and ends each watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameWatch {
-    /// A watch of a short time after the line arrived.
+    /// A watch for a short time after the line arrived.
     Short,
-    /// A watch until the line leaves.
+    /// A watch that may last until the line leaves.
     Long,
 }
 
@@ -119,9 +119,9 @@ impl Frame {
 
     /// Sets the line of the frame, or null when the frame becomes free. The frame is invalid.
     ///
-    /// The release fence orders the loss of the last line's state before the new address. So a
-    /// reader that sees the new address with an older state fails at its end (see `is_still`),
-    /// whichever thread took the last line away.
+    /// The release fence orders the invalid state of the frame before the new address. So a reader
+    /// that saw an older state and then the new address does not validate (see `is_still`). That
+    /// holds whichever thread took the earlier line away.
     pub(crate) fn set_addr(&self, addr: GlobalAddr) {
         strict_assert_eq!(
             self.state().ownership(),
@@ -153,10 +153,10 @@ impl Frame {
         self.read.state.load(Ordering::Relaxed) == seen.bits()
     }
 
-    /// Acquire: everything that was done to the frame before `from` was stored is visible. That
-    /// holds also if the word changed since the caller's load and returned to `from`. No release:
-    /// the exchange continues the release sequence of the store of `from`, and publishes nothing
-    /// itself.
+    /// Exchanges the state. Acquire ordering: everything that was done to the frame before `from`
+    /// was stored is visible. That holds also if the word changed since the caller's load and
+    /// returned to `from`. Release ordering is not needed: the exchange continues the release
+    /// sequence of the store of `from`, and publishes nothing itself.
     fn exchange(&self, from: FrameState, to: FrameState) -> bool {
         strict_assert!(
             from.counter() <= to.counter() || to.counter() == 0,
@@ -176,16 +176,17 @@ impl Frame {
         self.try_latch_from(self.state())
     }
 
-    /// Like [`try_latch`](Frame::try_latch), if the state is still `seen`. Then the bytes are those
-    /// that an optimistic read saw which began with that state.
+    /// Like [`try_latch`](Frame::try_latch), if the state is still `seen`. Then the frame has the
+    /// bytes that an optimistic read with the state `seen` read.
     ///
     /// Unlike the load in `is_still`, the exchange needs no acquire fence before it:
     ///
     /// 1. The exchange succeeds only directly after `seen` in the order of the word's changes.
-    /// 2. Let the read have seen a byte of a writer. If that writer latched before the exchange,
-    ///    the word is no longer `seen`, and the exchange fails.
-    /// 3. Otherwise that writer latches after this writer has unlatched, and acquires the word that
-    ///    this writer stored. Then the read came before that writer's bytes, and did not see them.
+    /// 2. Suppose that the read saw a byte of another writer W, which latched after `seen` was
+    ///    stored. If W latched before the exchange, the word is no longer `seen`, and the exchange
+    ///    fails.
+    /// 3. Otherwise W latches after this writer has unlatched, and acquires the word that this
+    ///    writer stored. Then the read came before W's bytes, and cannot have seen them.
     #[inline]
     pub(crate) fn try_latch_from(&self, seen: FrameState) -> Option<FrameState> {
         if !seen.is_writable() || self.must_give_way() || !self.exchange(seen, seen.latched()) {
@@ -289,16 +290,17 @@ impl Frame {
         debug_assert!(old > 0, "a reservation ended twice");
     }
 
-    /// Sets whether local writers leave the line to other nodes that have requested it. An access
-    /// with a reservation still uses the line.
+    /// Sets whether local writers without a reservation leave the line to other nodes that have
+    /// requested it.
     pub fn give_way(&self, other_nodes_first: bool) {
         self.write.gives_way.store(u32::from(other_nodes_first), Ordering::Relaxed);
     }
 
-    /// Relaxed, because the flag decides only whose turn it is: a writer that sees the flag late
-    /// writes once more. The flag is in the cache line that a writer changes anyway for its dirty
-    /// bounds. A writer that sees another access's reservation writes as well: a new access begins
-    /// no reservation meanwhile, and each reservation is for one access.
+    /// Relaxed, because the flag decides only about the order of accesses: a writer that sees the
+    /// flag late writes once more. The flag is in the CPU cache line that a writer changes anyway
+    /// for its dirty bounds. A writer also writes while any other access has a reservation. That is
+    /// bounded: no new access gets a reservation while the flag is set, and each reservation is for
+    /// one access.
     #[inline]
     fn must_give_way(&self) -> bool {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
@@ -336,7 +338,8 @@ impl Frame {
     /// A lock keeps the node's ownership. It excludes conflicting locks of other transactions, but
     /// no access of this node.
     ///
-    /// Acquire: a caller that sees the end of a lock also sees what the transaction did before.
+    /// Acquire ordering: a caller that sees the end of a lock also sees the earlier actions of the
+    /// transaction.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.write.lock.locked()
@@ -360,9 +363,8 @@ impl Frame {
         self.write.lock.is_detained()
     }
 
-    /// Turns a lock to write, which ends, into a node lock. Other transactions of this node may
-    /// lock the line. The line stays at this node until all its node locks have
-    /// [ended](Frame::let_go).
+    /// Turns a lock to write into a node lock. Other transactions of this node may then lock the
+    /// line. The line stays at this node until all its node locks have [ended](Frame::let_go).
     pub fn convert_to_node_lock(&self) {
         self.write.lock.convert_to_node_lock();
     }
@@ -434,7 +436,7 @@ impl Frame {
     /// `Locked(true)`: the line had no lock and no node lock before.
     #[inline]
     pub(crate) fn try_lock_unasked(&self, addr: GlobalAddr, ownership: Ownership) -> TryLock<bool> {
-        // The check before the lock is needed too: a line that is here only to read must never
+        // The check before the lock is needed, too. A line that is here only to read must not
         // appear locked to write, not even for a moment.
         if !self.is_here(addr, ownership) {
             return TryLock::Ask;
@@ -462,7 +464,8 @@ impl Frame {
         end
     }
 
-    /// The address is loaded after the state: a state's value is published after its address.
+    /// Whether the frame has this line, owned in at least this mode. The address is loaded after
+    /// the state, because a state is published after the address to which the state belongs.
     #[inline]
     fn is_here(&self, addr: GlobalAddr, ownership: Ownership) -> bool {
         self.state().ownership() >= ownership && self.addr() == addr
@@ -474,9 +477,9 @@ impl Frame {
         self.write.held_until.load(Ordering::Relaxed)
     }
 
-    /// States that the present latch holder keeps the latch until `nanos` of virtual time. In a
-    /// simulated world its critical section is one instant, so the latch itself excludes no task. A
-    /// task with an earlier clock is refused by this time instead.
+    /// Notes that the present latch holder keeps the latch until `nanos`, in nanoseconds of virtual
+    /// time. In a simulated world a critical section is one instant, so no task ever finds the
+    /// latch held. A task with an earlier clock compares its clock with this time instead.
     pub fn hold_until(&self, nanos: u64) {
         self.write.held_until.store(nanos, Ordering::Relaxed);
     }
@@ -500,9 +503,10 @@ impl Frame {
         }
     }
 
-    /// Begins a watch: whether the line is used from now on. A hit notes its use in the same word
-    /// as the epoch of last use, so a watch costs one store at the first hit. The answer is a hint:
-    /// a race with a hit, or with a transfer of the line, makes the answer wrong now and then.
+    /// Begins a watch, whose [end](Frame::end_watch) says whether the line was used since. The mark
+    /// of a watched frame stands in place of the epoch of last use, which a hit overwrites. So a
+    /// watch costs one store at the first hit. The answer is a guess: a race with a hit, or with a
+    /// transfer of the line, makes the answer wrong now and then.
     pub fn watch(&self, watch: FrameWatch) {
         let since = self.last_use();
         strict_assert!(since & SHORT == 0, "an epoch reached the mark of a short watch");

@@ -1,7 +1,7 @@
 //! [`FreeFrames`]: the frames without a line; the frame that was freed last is on top.
 //!
-//! The list is a stack and not a queue. The frame that was freed last is still in the processor's
-//! caches. A queue would lead the lines through the whole memory of the cache.
+//! The list is a stack and not a queue, because the frame that was freed last is most likely still
+//! in the processor's caches. A queue would use all frames in turn.
 
 use latchwork_runtime::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
@@ -9,8 +9,8 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 #[cfg(all(test, loom))]
 mod interleavings;
 
-/// A lock-free stack of frame numbers (Treiber's, with a count in the head against the return of an
-/// old head).
+/// A lock-free stack of frame numbers: Treiber's stack, with a count in the head against the ABA
+/// problem.
 ///
 /// The head is a frame number and a count of all changes, 32 bits each. `below` has the next frame
 /// under each frame in the stack. Only the thread that owns a frame writes the frame's entry.
@@ -28,7 +28,7 @@ pub(crate) struct FreeFrames {
     below: Box<[AtomicU32]>,
 }
 
-/// Nearly every operation writes this value, so it has CPU cache lines of its own.
+/// A value that nearly every operation writes, on CPU cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
@@ -59,7 +59,8 @@ impl FreeFrames {
     /// The number of bytes that the list takes for each frame.
     pub(crate) const ENTRY: usize = size_of::<u32>();
 
-    /// Takes the top frame. Acquire: everything done to the frame before it was freed is visible.
+    /// Takes the top frame. Acquire ordering: everything that was done to the frame before it was
+    /// freed is visible.
     pub(crate) fn pop(&self) -> Option<u32> {
         let mut head = self.head.0.load(Ordering::Acquire);
         loop {
@@ -87,7 +88,7 @@ impl FreeFrames {
         }
     }
 
-    /// Puts `frame`, which only the caller has, on top. Release: see [`FreeFrames::pop`].
+    /// Puts `frame`, which only the caller has, on top. Release ordering: see [`FreeFrames::pop`].
     ///
     /// Every exchange of the head continues the release sequences of the earlier ones. So a pop of
     /// a frame from deep in the stack has acquired the push of that frame.
@@ -114,8 +115,8 @@ impl FreeFrames {
         }
     }
 
-    /// The number of frames, which may be a moment old; zero only if there was no frame. The loads
-    /// order nothing: a task that waits for a frame has a memory fence.
+    /// The number of free frames, which may be a moment old. Zero only if no frame was free at that
+    /// moment. The loads order nothing: a task that waits for a frame has its own memory fence.
     pub(crate) fn len(&self) -> usize {
         let empty = self.head.0.load(Ordering::Relaxed) as u32 == BOTTOM;
         if empty { 0 } else { self.len.0.load(Ordering::Relaxed).max(1) }

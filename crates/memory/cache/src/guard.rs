@@ -11,8 +11,8 @@ use crate::{DirtyBounds, FrameId, FrameState, Ownership};
 
 /// The copy that a read saw, to check later whether it is still the same.
 ///
-/// The version contains the frame: a line that left may return into another frame, whose counter
-/// may have the same value.
+/// The version contains the frame, because a line may leave and return into another frame. The
+/// counter of that frame may have the same value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadVersion {
     /// The line.
@@ -23,7 +23,7 @@ pub struct ReadVersion {
     pub counter: u64,
 }
 
-/// A read of a cached line that takes no latch and writes nothing.
+/// A read of a cached line that takes no latch.
 ///
 /// A concurrent local writer or the loss of the line may tear the bytes that this read returns. Do
 /// not act on them before [`validate`](OptimisticRead::validate) returns `true`.
@@ -81,8 +81,8 @@ impl<'a> OptimisticRead<'a> {
     }
 
     /// Takes the local latch. Succeeds only if everything read so far is one consistent copy that
-    /// is still current. The node must also own the line exclusively, and local writers need not
-    /// give way to other nodes. Then the bytes that were read are also those of the guard.
+    /// is still current. Fails also if the node does not own the line exclusively, or if local
+    /// writers give way to other nodes. After a success, the guard has the bytes that were read.
     #[inline]
     #[must_use]
     pub fn latch(self) -> Option<WriteGuard<'a>> {
@@ -109,9 +109,10 @@ impl<'a> OptimisticRead<'a> {
     /// without a lock. Use the result only if the read validates afterwards: then the frame held
     /// the line at that moment.
     ///
-    /// This serves transactions that do not lock what they only read. Such a transaction locks the
-    /// lines that it writes and executes `fence(SeqCst)`. Then it reads its other lines again,
-    /// calls this, and validates. Let each of two transactions write what the other reads:
+    /// This serves transactions that do not lock the lines that they only read. Such a transaction
+    /// locks the lines that it writes and executes `fence(SeqCst)`. Then it reads its other lines
+    /// again, calls this function, and validates. Suppose that each of two transactions writes a
+    /// line that the other reads:
     ///
     /// 1. The memory fence of one transaction, T1, comes first in the order of all such fences.
     /// 2. The other transaction, T2, sees T1's actions before that memory fence in all loads after
@@ -186,11 +187,13 @@ impl<'a> WriteGuard<'a> {
     /// The mode in which transactions of this node have locked the line; [`Ownership::Invalid`]
     /// without a lock.
     ///
-    /// A transaction that locks the line, and then reads it under its latch, sees everything that
-    /// was written under a guard that saw no lock: the later of the two latch holders acquires the
-    /// actions of the earlier one. A transaction that locks and then only reads needs
-    /// `fence(SeqCst)` in between. The holder of the guard needs that memory fence too, before this
-    /// call.
+    /// Suppose that a guard saw no lock, and that a transaction locks the line and then reads it:
+    ///
+    /// - Under the latch, the transaction sees all writes of the guard. Each latch holder acquires
+    ///   the actions of the earlier ones, and the transaction holds the latch after the guard.
+    ///   Otherwise the guard would have seen the lock.
+    /// - Without the latch, the transaction needs `fence(SeqCst)` between the lock and the read.
+    ///   The holder of the guard then needs `fence(SeqCst)` before this call, too.
     #[inline]
     pub fn locked(&self) -> Ownership {
         self.frame.locked()

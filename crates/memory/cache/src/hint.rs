@@ -1,13 +1,13 @@
 //! Hints: guesses in which frame a line is, kept where the line's address was found.
 //!
 //! Pages contain addresses, because pages travel between nodes. An address costs a lookup in the
-//! index. So the frame of an inner page gets a block of hints, one for each child: the frame in
-//! which the child was found last. A reader checks a hint against the address in the frame's
-//! header, which it loads anyway. A wrong hint costs the lookup that it should have saved, and is
-//! corrected.
+//! index. So the frame of an inner page of a tree gets a block of hints, one for each child. A hint
+//! is the frame in which the child was found last. A reader compares the child's address with the
+//! address in the header of that frame. The reader loads this header anyway. A wrong hint costs the
+//! lookup that the hint should have saved, and is corrected.
 //!
-//! Correctness does not depend on a hint, so all accesses are relaxed. A block moves from frame to
-//! frame with its old content.
+//! Correctness does not depend on a hint, so all accesses are relaxed. A block that moves to
+//! another frame keeps its old hints, which are wrong there.
 
 use latchwork_runtime::sync::{ArrayQueue, AtomicU32, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
@@ -29,7 +29,7 @@ impl Hint {
         Hint(AtomicU32::new(frame.0 + 1))
     }
 
-    /// The guessed frame; out of bounds without a guess.
+    /// The guessed frame. Without a guess, a number that no frame has.
     #[inline]
     pub(crate) fn guess(&self) -> FrameId {
         FrameId(self.0.load(Ordering::Relaxed).wrapping_sub(1))
@@ -58,7 +58,8 @@ pub(crate) struct HintBlocks {
 }
 
 impl HintBlocks {
-    // Inner pages have some 30 to 120 children. A frame without a block uses the index.
+    // An inner page has some 30 to 120 children, so at most about one page in 31 is an inner page.
+    // A frame without a block uses the index.
     const FRAMES_PER_BLOCK: usize = 32;
     // A child takes at least 16 bytes of its page: separator and address.
     const BYTES_PER_CHILD: usize = 16;

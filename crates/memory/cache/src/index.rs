@@ -6,14 +6,14 @@
 //!  meta:               | lock 1 | overflow: entries that passed this full bucket |
 //! ```
 //!
-//! An entry is in its home bucket or, when that is full, in one of the next buckets. Every full
-//! bucket that the entry passed counts it in `overflow`, from before it is stored until after it is
-//! removed. So a lookup continues past a bucket only while that count is not zero. Entries never
-//! move.
+//! An entry is in its home bucket or, when the home bucket was full, in one of the next buckets.
+//! Every full bucket that the entry passed counts the entry in `overflow`, from before the entry is
+//! stored until after the entry is removed. So a lookup continues past a bucket only while that
+//! count is not zero. Entries never move.
 //!
-//! A lookup may be wrong: it finds frames with the right tag. The caller compares the address in
+//! A lookup may be wrong, because it finds frames by their tags. The caller compares the address in
 //! the frame, and the frame's state word decides. So a lookup orders nothing, and all its loads are
-//! relaxed. A caller that knows of an entry comes after the insertion and sees it. The lock of a
+//! relaxed. If the insertion happened before a lookup, the lookup sees the entry. The lock of a
 //! bucket orders the changes of its slots.
 
 use std::hint::select_unpredictable;
@@ -24,7 +24,7 @@ use latchwork_verbs::{GlobalAddr, WORD, Words, large_slice};
 
 use crate::FrameId;
 
-// One under a model checker, so that buckets overflow at once.
+// Slots of a bucket. One under the model checker loom, so that buckets overflow at once.
 const SLOTS: usize = if cfg!(loom) { 1 } else { 7 };
 
 #[derive(Debug, Default)]
@@ -42,9 +42,8 @@ const _: () = assert!(LOCK < PASSED_ONE, "the count of passed entries leaves the
 const PASSED_ONE: u64 = 2;
 
 impl Bucket {
-    // The lock is held for a handful of instructions and around no wait, so the scheduler bounds
-    // the spinning. A waiter yields at once: with more threads than cores the holder may not be
-    // running.
+    // The lock is held for a few instructions and never during a wait. A waiter yields at once,
+    // because with more threads than cores the holder may not be running.
     fn locked<T>(&self, change: impl FnOnce(&Bucket) -> T) -> T {
         let mut seen = self.meta.load(Ordering::Relaxed);
         loop {
@@ -106,7 +105,7 @@ impl Index {
         ((hash >> self.shift) as usize, hash << 16 & 0xffff_ffff_0000_0000)
     }
 
-    /// Finds the frame that `is_it` accepts, among the frames with the right tag.
+    /// Finds the frame that `is_it` accepts, among the frames with the tag of `addr`.
     #[inline]
     pub(crate) fn find(
         &self,

@@ -1,6 +1,6 @@
 //! The cache of a compute node: frames with their state words, the index from address to frame, and
-//! replacement. The cache contains no protocol: a higher layer decides the ownership of each line,
-//! and publishes the ownership in the frame.
+//! replacement. The cache contains no protocol: the layer above decides the ownership of each line,
+//! and publishes the ownership in the frame. This layer is called *the protocol* below.
 //!
 //! ```text
 //!   address ──► Index ──► Frame header (128 B)            Arena (registered with the fabric)
@@ -13,9 +13,9 @@
 //!
 //! Invariants:
 //!
-//! - A read hit writes no shared memory but the note of its use: [`OptimisticRead`] loads the
-//!   state, reads, and loads the state again. The replacement policy notes a use once in an epoch,
-//!   or with LRU at every hit: see [`ReplacementPolicy`].
+//! - A read hit writes no shared memory except the time of the last use. [`OptimisticRead`] loads
+//!   the state, reads, and loads the state again. The replacement policy notes a use once in a
+//!   replacement epoch, or with LRU at every hit: see [`ReplacementPolicy`].
 //! - The bytes of a frame change only while its state is latched (a local writer) or invalid (a
 //!   verb fills the frame). The counter in the state changes with every change of the bytes and
 //!   every loss of the right to read them. So equal states mean the same copy.

@@ -14,23 +14,25 @@
 //! the line, but other nodes must not see the written bytes yet.
 //!
 //! - Code that takes a line away treats a node lock like a writer's lock.
-//! - Code that locks a line ignores node locks, but not the count of refusals.
+//! - Code that locks a line for a transaction ignores node locks, but not the count of refusals.
 //! - The transactions of this node could follow one another without a gap. So the word counts how
-//!   often other nodes were *refused* since the first node lock. After too many refusals no
-//!   transaction takes a new lock until the last node lock has ended.
+//!   often other nodes were *refused* since the first node lock. After [`REFUSED_MAX`] refusals the
+//!   line *drains*: no transaction takes a new lock until the last node lock has ended.
 //!
 //! # Why no lock stays on a line that leaves
 //!
-//! A transaction locks a line that is here without a lock of the protocol:
+//! A transaction that locks a line holds no lock of the protocol, if the line is here:
 //!
-//! 1. It changes the word by a compare-and-swap with acquire ordering, unless *ask* is set.
-//! 2. Then it checks that the line is still here in the needed mode. If not, it gives the lock up.
+//! 1. The transaction changes the word by a compare-and-swap with acquire ordering, unless *ask* is
+//!    set.
+//! 2. Then the transaction checks that the line is still here in the needed mode. If not, the
+//!    transaction gives the lock up.
 //!
-//! Code that takes a line away always holds a lock of the protocol:
+//! Code that takes a line away always holds a lock of the protocol. This code has three steps:
 //!
-//! 1. It sets *ask* by an atomic or.
-//! 2. If the word contains no conflicting lock, it changes the state of the frame.
-//! 3. It clears *ask* with release ordering, if *ask* was clear before.
+//! 1. Set *ask* by an atomic or.
+//! 2. If the word contains no conflicting lock, change the state of the frame.
+//! 3. Clear *ask* with release ordering, if *ask* was clear before.
 //!
 //! All changes of the word have one order:
 //!
@@ -74,7 +76,7 @@ const _: () = assert!(REFUSED_MAX < u64::MAX / REFUSED, "the count of refusals d
 pub struct Unlocked {
     /// No lock and no node lock is left.
     pub last: bool,
-    /// The protocol must be called: it has set *ask*.
+    /// The protocol has set *ask*, so the caller must notify the protocol of this end.
     pub asked: bool,
 }
 
@@ -125,14 +127,14 @@ fn and(bits: u64, ownership: Ownership) -> Option<u64> {
 }
 
 impl LockWord {
-    /// The mode of the locks. Acquire: a reader that sees the end of a lock also sees the actions
-    /// of the transaction before that end.
+    /// The mode of the locks. Acquire ordering: a reader that sees the end of a lock also sees the
+    /// actions of the transaction before that end.
     #[inline]
     pub(crate) fn locked(&self) -> Ownership {
         locked(self.0.load(Ordering::Acquire))
     }
 
-    /// The mode in which the line must stay at this node. Acquire: as for
+    /// The mode in which the line must stay at this node. Acquire ordering, as in
     /// [`locked`](LockWord::locked).
     pub(crate) fn kept(&self) -> Ownership {
         kept(self.0.load(Ordering::Acquire))
@@ -140,8 +142,9 @@ impl LockWord {
 
     /// Whether the line has a node lock.
     ///
-    /// Acquire, after a read of written bytes: a writer with a node lock publishes its bytes after
-    /// it took its lock. So a reader of these bytes sees the lock, or a later value of the word.
+    /// Acquire ordering, for callers that have read bytes of the line before. A transaction takes
+    /// its lock before it publishes bytes. So a reader of these bytes sees the lock, or a later
+    /// value of the word.
     pub(crate) fn is_detained(&self) -> bool {
         has_node_lock(self.0.load(Ordering::Acquire))
     }
@@ -174,7 +177,7 @@ impl LockWord {
                 return TryLock::Ask;
             }
             let Some(new) = and(old, ownership) else { return TryLock::Refused };
-            // Acquire: as above, and for the check of the frame state that follows.
+            // Acquire, as in `try_lock`, and for the caller's check of the frame state after this.
             match self.0.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return TryLock::Locked(old == 0),
                 Err(now) => old = now,
@@ -207,7 +210,7 @@ impl LockWord {
     #[inline]
     pub(crate) fn unlock(&self, ownership: Ownership) -> Unlocked {
         let step = if ownership == Ownership::Exclusive { EXCLUSIVE } else { 1 };
-        // Release: the next holder of a lock, here or after a transfer, sees what this holder did.
+        // Release: the next holder of a lock, here or after a transfer, sees this holder's actions.
         let old = self.0.fetch_sub(step, Ordering::Release);
         strict_assert!(
             step == EXCLUSIVE || count(old) != EXCLUSIVE,
@@ -265,8 +268,9 @@ impl LockWord {
         kept(self.0.fetch_or(ASK, Ordering::Acquire))
     }
 
-    /// Clears *ask*. Release: a transaction that locks later sees what happened to the line.
-    /// Acquire: it also sees what the holders did whose locks ended before this call.
+    /// Clears *ask*. Release ordering: a transaction that locks later sees the changed state of the
+    /// frame. Acquire ordering: that transaction also sees the actions of transactions whose locks
+    /// ended before this call.
     pub(crate) fn clear_request_mark(&self) {
         if self.0.load(Ordering::Acquire) == ASK {
             // No other task changes this value: no lock exists that could end. While *ask* is set,
@@ -278,8 +282,8 @@ impl LockWord {
         }
     }
 
-    /// Calls `change`, which takes ownership away, if every lock of the line needs at most `left`.
-    /// Returns the result of `change`, or `false` without a call.
+    /// Calls `change`, which takes ownership away and leaves `left`, if every lock of the line
+    /// needs at most `left`. Returns the result of `change`, or `false` without a call.
     pub(crate) fn leave(&self, left: Ownership, change: impl FnOnce() -> bool) -> bool {
         let asks = self.has_request_mark();
         strict_assert!(

@@ -9,10 +9,10 @@
 //!                              own: 0 invalid, 1 shared, 2 exclusive
 //! ```
 //!
-//! One word ensures that a local reader, a local writer and the handler of an invalidation never
-//! disagree. A reader loads the word before and after its read. A writer latches the word by
-//! compare-and-swap. Ownership is taken away by a compare-and-swap that fails while the latch is
-//! held.
+//! Local readers, local writers and the handlers of invalidations agree, because all of them use
+//! this one word. A reader loads the word before and after its read. A writer latches the word by
+//! compare-and-swap. The handler of an invalidation takes the ownership away by a compare-and-swap
+//! that fails while the latch is held.
 
 /// The node's right to use its copy of a line (the "ownership memo" of SELCC 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -51,12 +51,12 @@ pub enum MemoryError {
         /// The number of locked lines.
         locked: usize,
     },
-    /// A worker or a node could not leave in time: operations are in flight, lines stay at the
-    /// node, or operations of the worker have not ended.
+    /// A worker or a node could not leave in time. Verbs are in flight, lines stay at the node, or
+    /// [operations](crate::CoherentMemory::Operation) of the worker have not ended.
     #[error("a worker could not leave within {waited:?}: {in_flight} of its batches are in flight")]
     Stuck {
-        /// What was left: batches in flight when a worker leaves, lines when a node releases its
-        /// lines.
+        /// The number of batches in flight when a worker leaves, or the number of lines that remain
+        /// when a node releases its lines.
         in_flight: usize,
         /// The deadline that passed.
         waited: Duration,

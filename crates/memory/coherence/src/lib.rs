@@ -7,8 +7,8 @@
 //! read, [`try_write`](CoherentMemory::try_write) the local latch. If the node does not own the
 //! line in the needed mode, or a local writer has the latch, both return a [`Need`] instead. The
 //! asynchronous function [`ensure`](CoherentMemory::ensure) meets a need. It obtains the line and
-//! returns a *ticket*, which keeps the line here for one local access. So every operation is a
-//! plain function that returns its result or a need, inside a loop:
+//! returns a *ticket*, which reserves the line for one local access of the caller. So each step of
+//! an operation is a plain function, which a loop calls until the step returns a result:
 //!
 //! ```text
 //!   let mut ticket = None;
@@ -23,9 +23,9 @@
 //!   }                                              // the ticket lives until the step is over
 //! ```
 //!
-//! No latch is held across an await, and an operation reserves one line at a time. So two nodes
-//! never wait for each other's reservations. A dropped future of `ensure` leaves no trace, except
-//! that the node may obtain the line later.
+//! An operation holds no latch and no reservation while it waits for a line. So two nodes never
+//! wait for each other's reservations. When a caller drops the future of `ensure`, the node may
+//! still obtain the line later; nothing else remains of the call.
 //!
 //! # Example
 //!
@@ -51,6 +51,8 @@ mod error;
 mod lock;
 mod memory;
 mod mode;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod user_messages;
 
 pub use error::MemoryError;

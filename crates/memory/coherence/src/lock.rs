@@ -20,23 +20,24 @@ pub enum LockOutcome<L> {
 /// Coherent memory with line locks: two-phase locking by the ownership that the protocol maintains
 /// anyway (SELCC 6.4).
 ///
-/// A locked line stays at this node in the locked mode until the lock is dropped. The node neither
-/// gives the line to another node nor evicts it. In the whole cluster, any number of transactions
-/// may lock a line to read, or one may lock it to write. No transaction waits for a lock, so no
-/// deadlock is possible: an incompatible lock is reported at once. A call waits only for a line in
-/// transfer and for short accesses of other tasks, up to the deadline.
+/// A locked line stays at this node, in the locked mode at least, until the lock is dropped. The
+/// node does not evict the line, and refuses the requests of other nodes that the lock excludes. In
+/// the whole cluster, any number of transactions may lock a line to read, or one may lock it to
+/// write. No call waits for the end of a lock: it returns [`LockOutcome::Locked`]. So locks cannot
+/// deadlock. A call waits only for a line in transfer and for short accesses of other tasks, up to
+/// the deadline.
 ///
-/// Locks exclude only locks. An access of another worker of this node without a lock ignores the
-/// locks.
+/// At this node, a lock excludes only other locks. An access of this node that takes no lock reads
+/// or writes a locked line as if the lock did not exist.
 pub trait LineLocks: CoherentMemory {
-    /// Keeps a line at this node until the value is dropped.
+    /// The lock of one line, until the value is dropped.
     type Lock;
 
     /// Obtains a line and locks it, to read or to write. A transaction that has locked the line
     /// already may get a conflict with its own lock; see [`upgrade_lock`](LineLocks::upgrade_lock).
     ///
-    /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
-    /// locked.
+    /// Under SEL a refused node sends no request, so no answer says whether the line is locked.
+    /// There, a line that another node uses counts as locked.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure), and [`MemoryError::TooManyLocks`].
@@ -49,8 +50,8 @@ pub trait LineLocks: CoherentMemory {
     /// node. Does not wait and sends no request.
     ///
     /// # Errors
-    /// The need, in all other cases: then call [`lock`](LineLocks::lock), which also reports what
-    /// is wrong.
+    /// The need, in all other cases. Then call [`lock`](LineLocks::lock), which obtains the line or
+    /// returns the error.
     fn try_lock(&self, need: Need) -> Result<LockOutcome<Self::Lock>, Need>;
 
     /// Like [`try_lock`](LineLocks::try_lock), for a line that is probably in the frame of `hint`.
@@ -62,26 +63,26 @@ pub trait LineLocks: CoherentMemory {
         self.try_lock(need)
     }
 
-    /// Turns a lock to write into a node lock. A node lock excludes no transaction of this node.
-    /// But the line stays here, and is locked for all other nodes, until the lock is dropped. This
-    /// serves bytes that other transactions of this node may use, and that no other node may see
-    /// yet. A lock to read, or a node lock, does not change.
+    /// Turns a lock to write into a node lock. A node lock excludes no transaction of this node,
+    /// but other nodes can neither read nor write the line until the node lock is dropped. Use a
+    /// node lock for bytes that transactions of this node may see, but no other node may see yet. A
+    /// lock to read does not change, nor does a node lock.
     ///
     /// After several refusals of other nodes, the line is not locked again before all its node
     /// locks have ended. A transaction must not upgrade a lock that it turned into a node lock.
     fn convert_to_node_lock(&self, lock: &mut Self::Lock);
 
-    /// Whether the line, probably in the frame of `hint`, has a node lock. When this is false after
-    /// a read, the bytes of that read are visible to all nodes.
+    /// Whether the line, probably in the frame of `hint`, has a node lock. If the result is `false`
+    /// after a read, no node lock hides the bytes of that read from other nodes.
     fn has_node_lock(&self, line: GlobalAddr, hint: &Hint) -> bool;
 
     /// Like [`ensure`](CoherentMemory::ensure), for an access that does not wait for the end of
-    /// another transaction. Returns `Locked` as soon as another node proves to have an incompatible
-    /// lock. Also returns `Locked` when this node has no room for one more refused reader. Locks of
-    /// this node are not checked: they keep no line from this node's accesses.
+    /// another transaction. Returns `Locked` as soon as another node answers that it has an
+    /// incompatible lock. Also returns `Locked` when this node has no room for one more refused
+    /// reader, because each refused reader keeps a frame until the lock ends. Locks of this node
+    /// are not checked, because they do not exclude this node's accesses.
     ///
-    /// Where the protocol sends no requests but only tries the word (SEL), a line in use counts as
-    /// locked.
+    /// Under SEL, a line that another node uses counts as locked.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

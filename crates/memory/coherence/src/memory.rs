@@ -19,12 +19,13 @@ pub struct Need {
     pub mode: AccessMode,
 }
 
-/// The outcome of an upgrade of the copy that the reader saw.
+/// The outcome of [`CoherentMemory::upgrade`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
-    /// Owned exclusively, and the bytes are the ones that the reader saw.
+    /// This node owns the line exclusively, and the bytes are the ones that the reader saw.
     Kept,
-    /// Owned exclusively, but the bytes may differ from those that the reader saw: read again.
+    /// This node owns the line exclusively, but the bytes may differ from those that the reader
+    /// saw: read again.
     Changed,
     /// Not obtained: the copy had changed before, or this node gave way to another node's request.
     /// Read again, or give up.
@@ -40,11 +41,12 @@ pub trait CoherentMemory: Clone + 'static {
     /// request of another node waits for a ticket only for a bounded time.
     type Ticket;
 
-    /// An operation in progress: lines that it sees are not reused, even if they are freed.
+    /// An operation in progress. A line that is freed during the operation is not reused before the
+    /// operation ends.
     type Operation;
 
-    /// Starts an optimistic read (SELCC_SLock without the latch). The function is plain. It seldom
-    /// writes shared memory, except under exact LRU replacement.
+    /// Starts an optimistic read (SELCC_SLock without the latch). A plain function that does not
+    /// wait. Most calls write no shared memory, except under exact LRU replacement.
     ///
     /// # Errors
     /// The need for [`ensure`](CoherentMemory::ensure).
@@ -80,8 +82,9 @@ pub trait CoherentMemory: Clone + 'static {
     /// The need for [`ensure`](CoherentMemory::ensure), also when the line has changed.
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need>;
 
-    /// Hints for the lines to which the line of `read` leads, in the order in which the user
-    /// numbers those lines. The hints belong to this node. There may be fewer hints than lines.
+    /// Hints for the lines whose addresses are in the line of `read`, such as the children of a
+    /// tree page. Hint `i` is for the line to which the user gives the number `i`. The hints belong
+    /// to this node. There may be fewer hints than lines.
     fn hints(&self, read: &OptimisticRead<'_>) -> &[Hint];
 
     /// Prefetches the byte range `payload` of the line that is probably in the frame of `hint`, and
@@ -89,8 +92,8 @@ pub trait CoherentMemory: Clone + 'static {
     /// is other work to do before the read.
     fn prefetch(&self, hint: &Hint, payload: Range<usize>);
 
-    /// A hint for the line, if the line is here. It serves callers that read the line soon and
-    /// again.
+    /// A hint with the frame of the line, if the line is in this node's cache. Otherwise, or when
+    /// the implementation has no guess, an empty hint.
     fn guess(&self, _addr: GlobalAddr) -> Hint {
         Hint::default()
     }
@@ -117,10 +120,10 @@ pub trait CoherentMemory: Clone + 'static {
 
     /// Like [`ensure`](CoherentMemory::ensure), for an access whose result is useless after `by`.
     ///
-    /// `by` is a hint for a protocol without requests to the holder (SEL). There a refused node
-    /// tries again after longer and longer back-offs. A back-off that begins during this access is
-    /// short against the time that is left. A back-off that has begun is not shortened. Where
-    /// holders get requests, `by` has no effect. The caller itself must stop waiting at `by`.
+    /// `by` has an effect only in a protocol without requests to the holder (SEL). There a refused
+    /// node tries again after longer and longer back-offs. A back-off that begins during this
+    /// access is short against the time that is left until `by`. A back-off that began earlier is
+    /// not shortened. The caller itself must stop waiting at `by`.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -133,16 +136,16 @@ pub trait CoherentMemory: Clone + 'static {
     }
 
     /// Whether a line usually stays here after its access, until another node requests it. With
-    /// adaptive release some lines are released earlier. Otherwise each line is released with its
+    /// adaptive release some lines are released earlier. `false`: each line is released with its
     /// ticket.
     fn keeps_lines(&self) -> bool {
         true
     }
 
-    /// Requests to write the line that a reader saw. The call waits for the transfer, but gives way
-    /// to another node's request and does not wait for its turn. Pass the reader's `ticket`, if it
-    /// has one: it keeps the copy until the request for the line is sent. A protocol without a
-    /// cache would release the copy with an earlier drop of the ticket.
+    /// Obtains exclusive ownership of the line that a reader saw. The call waits for the transfer,
+    /// but gives way to another node's request and returns [`Upgrade::Busy`]. Pass the reader's
+    /// `ticket`, if there is one: the ticket keeps the copy until the request for the line is sent.
+    /// Under SEL, an earlier drop of the ticket would release the copy.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).
@@ -159,18 +162,22 @@ pub trait CoherentMemory: Clone + 'static {
     /// failures of the pool, and those of [`ensure`](CoherentMemory::ensure).
     fn allocate(&self) -> impl Future<Output = Result<GlobalAddr, MemoryError>>;
 
-    /// Frees a line. The line is reused only when no operation of any node can still see it.
+    /// Frees a line. The line is reused only when no [operation](CoherentMemory::Operation) of any
+    /// node can still see the line.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure), [`MemoryError::NotAllocated`] and
     /// [`MemoryError::Pool`].
     fn free(&self, addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>>;
 
-    /// Adds to an 8-byte word of a line, and returns the old value. The line must be used only for
-    /// global atomics. `offset` is in the payload, a multiple of 8.
+    /// Adds `add`, modulo 2^64, to an 8-byte word of a line on its memory node, and returns the old
+    /// value. No cached copy learns of the change. So use the line only for this function and
+    /// [`compare_swap`](CoherentMemory::compare_swap). `offset` is a byte offset in the payload, a
+    /// multiple of 8.
     ///
     /// # Errors
-    /// [`MemoryError::BadAddress`], and failures of the fabric.
+    /// [`MemoryError::BadAddress`], and failures of the fabric. After `VerbError::Ambiguous` the
+    /// addition may or may not have taken effect.
     fn fetch_add(
         &self,
         addr: GlobalAddr,
@@ -178,11 +185,11 @@ pub trait CoherentMemory: Clone + 'static {
         add: u64,
     ) -> impl Future<Output = Result<u64, MemoryError>>;
 
-    /// Compares and swaps an 8-byte word of a line, and returns the old value. The line must be
-    /// used only for global atomics. `offset` is in the payload, a multiple of 8.
+    /// Compares and swaps an 8-byte word of a line on its memory node, and returns the old value.
+    /// The conditions are those of [`fetch_add`](CoherentMemory::fetch_add).
     ///
     /// # Errors
-    /// [`MemoryError::BadAddress`], and failures of the fabric.
+    /// As [`fetch_add`](CoherentMemory::fetch_add).
     fn compare_swap(
         &self,
         addr: GlobalAddr,
@@ -197,19 +204,33 @@ pub trait CoherentMemory: Clone + 'static {
     /// The worker's runtime.
     fn handle(&self) -> &Handle;
 
-    /// Begins an operation without waiting. Returns `None` when this idle node must publish an
-    /// epoch first: [`enter`](CoherentMemory::enter) does that.
+    /// Begins an operation without waiting. Returns `None` when this node was idle and must publish
+    /// a reclamation epoch first. Then call [`enter`](CoherentMemory::enter), which publishes it.
     fn try_enter(&self) -> Option<Self::Operation>;
 
-    /// Begins an operation.
+    /// Begins an operation. Publishes a reclamation epoch first if the node was idle.
     ///
     /// # Errors
     /// [`MemoryError::Pool`], also for failures of the fabric.
     fn enter(&self) -> impl Future<Output = Result<Self::Operation, MemoryError>>;
 
-    /// Reads a line: runs `read` on the words in the frame, again and again until the words were
-    /// consistent. So `read` must tolerate inconsistent bytes, and must have no effect except its
-    /// result.
+    /// A mark in the order of operations: each operation of any node that has begun before this
+    /// call is before the mark. Costs one verb, on a word that all nodes share. So callers use one
+    /// mark for many things.
+    ///
+    /// # Errors
+    /// [`MemoryError::Pool`], also for failures of the fabric.
+    fn mark(&self) -> impl Future<Output = Result<u64, MemoryError>>;
+
+    /// A bound: the operations before a mark have ended if the mark is below the bound. Costs one
+    /// verb.
+    ///
+    /// # Errors
+    /// As [`mark`](CoherentMemory::mark).
+    fn ended(&self) -> impl Future<Output = Result<u64, MemoryError>>;
+
+    /// Reads a line: runs `read` on the words in the frame until a run saw consistent words. So
+    /// `read` must tolerate inconsistent bytes, and must have no effect except its result.
     ///
     /// # Errors
     /// As [`ensure`](CoherentMemory::ensure).

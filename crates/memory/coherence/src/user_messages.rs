@@ -13,17 +13,18 @@ pub type UserMessage = [u64; USER_MESSAGE_WORDS];
 /// the protocol recognizes user messages.
 pub const USER_MESSAGE_WORDS: usize = 13;
 
-/// Handles the user messages that arrive for a compute node. Any worker of the node that takes a
-/// message from its inbox calls this while it polls. So the function must be short and must not
-/// wait.
+/// A function for the user messages that arrive for a compute node, with the sender and the words.
+/// The thread of the node that takes a message from the inbox calls the function. So the function
+/// must be short and must not wait.
 pub type MessageHandler = Arc<dyn Fn(ComputeNodeId, &UserMessage) + Send + Sync>;
 
-/// User messages to the other compute nodes, over the fabric of the coherent memory and at the cost
-/// of its messages. They serve code that sends work to the node with the data.
+/// User messages to the other compute nodes, over the fabric of the coherent memory. A user message
+/// costs as much as a message of the protocol. Code uses user messages to send work to the node
+/// with the data.
 ///
 /// Messages may arrive in any order. A message may arrive late, twice or never when the fabric has
-/// faults or a node is dead. It never arrives where no
-/// [function](UserMessages::set_message_handler) is set.
+/// faults or a node is dead. A node without a [function](UserMessages::set_message_handler) for
+/// messages discards them.
 pub trait UserMessages {
     /// This node.
     fn node(&self) -> ComputeNodeId;

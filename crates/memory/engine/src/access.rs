@@ -1,7 +1,9 @@
 //! Accesses: hits, waiting for a line, and tickets. Implements [`CoherentMemory`] for [`Worker`].
 
+mod ticket;
+mod unused;
+
 use std::cell::Cell;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::pin;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
-use latchwork_memnode::{EpochGuard, LineAllocator, LineHeader, PoolError};
+use latchwork_memnode::{EpochGuard, Epochs, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
@@ -23,35 +25,8 @@ use crate::waiters::{LineAccess, Outcome, meets};
 use crate::worker::Worker;
 use crate::worker_core::WorkerCore;
 
-/// Keeps a line at this node for one local access; see [`CoherentMemory::ensure`].
-///
-/// A request of another node for the line is not granted until the ticket is dropped, or until
-/// [`NodeSettings::lapse`](crate::NodeSettings::lapse) has passed since the request began to wait.
-pub struct Ticket<P: CoherenceProtocol> {
-    worker: Worker<P>,
-    addr: GlobalAddr,
-    frame: FrameId,
-    /// Whether the drop reports the end of the access. Then the node decides whether to keep the
-    /// line. An upgrade or a lock clears the flag of the ticket that it replaces.
-    pub(crate) ends_access: bool,
-}
-
-impl<P: CoherenceProtocol> fmt::Debug for Ticket<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Ticket").field(&self.addr).finish()
-    }
-}
-
-impl<P: CoherenceProtocol> Drop for Ticket<P> {
-    fn drop(&mut self) {
-        let inner = &self.worker.inner;
-        inner.core.node.cache.frame(self.frame).unreserve();
-        inner.core.let_go.set(true);
-        if self.ends_access {
-            inner.accessed(self.addr);
-        }
-    }
-}
+pub use ticket::Ticket;
+use unused::Unused;
 
 /// The result of one attempt to use a line.
 enum Attempt {
@@ -118,30 +93,9 @@ struct Waiting<'a, P: CoherenceProtocol> {
 }
 
 // After this many attempts at a latched line, the access assumes that the thread of the local
-// writer is not running.
+// writer is not running. The access then sleeps for `LATCHED_PAUSE` before each further attempt.
 const LATCHED_LOOKS: u32 = 3;
 const LATCHED_PAUSE: Duration = Duration::from_micros(20);
-
-/// An allocated line that is not yet returned to the caller. Dropping it frees the line.
-struct Unused<'a> {
-    allocator: &'a LineAllocator,
-    addr: GlobalAddr,
-}
-
-impl Unused<'_> {
-    fn keep(self) -> GlobalAddr {
-        let addr = self.addr;
-        std::mem::forget(self);
-        addr
-    }
-}
-
-impl Drop for Unused<'_> {
-    fn drop(&mut self) {
-        // Cannot fail: the address came from this allocator.
-        let _ = self.allocator.give_back(self.addr);
-    }
-}
 
 impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
@@ -271,8 +225,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) async fn obtain(self: &Rc<Self>, access: LineAccess) -> Result<End, MemoryError> {
         let mut looks = 0;
         let mut first = true;
-        // Kept from one attempt to the next, so that requests of other nodes wait meanwhile.
-        // Dropped before a wait for a frame or for the line, and before a long wait for the latch.
+        // Kept from one attempt to the next, so that requests of other nodes wait between the
+        // attempts. Dropped before a wait for a frame or for the line, and before a long wait for
+        // the latch.
         let mut turn = None;
         loop {
             let first = std::mem::take(&mut first);
@@ -478,7 +433,8 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
         self.inner.core.node.cache.hints(read)
     }
 
-    #[inline]
+    // Inlined always, like the function of the cache that this function calls.
+    #[inline(always)]
     fn prefetch(&self, hint: &Hint, payload: Range<usize>) {
         self.inner.core.node.cache.prefetch(hint, payload);
     }
@@ -557,12 +513,19 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
             "{addr} was allocated, and is no line"
         );
         let unused = Unused { allocator, addr };
-        self.write_line(addr, |guard| {
-            LineHeader::of(guard.line()).begin_life();
-            guard.mark_line_dirty(0..LINE_HEADER);
-        })
-        .await?;
-        Ok(unused.keep())
+        let begun = self
+            .write_line(addr, |guard| {
+                LineHeader::of(guard.line()).begin_life();
+                guard.mark_line_dirty(0..LINE_HEADER);
+            })
+            .await;
+        match begun {
+            Ok(()) => Ok(unused.keep()),
+            Err(error) => {
+                unused.failed(&error);
+                Err(error)
+            }
+        }
     }
 
     async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
@@ -617,6 +580,14 @@ impl<P: CoherenceProtocol> CoherentMemory for Worker<P> {
 
     async fn enter(&self) -> Result<EpochGuard, MemoryError> {
         self.inner.epochs.enter(&self.inner.core.handle).await.map_err(pool_error)
+    }
+
+    async fn mark(&self) -> Result<u64, MemoryError> {
+        Ok(Epochs::mark(&self.inner.core.port).await.map_err(pool_error)?.get())
+    }
+
+    async fn ended(&self) -> Result<u64, MemoryError> {
+        Ok(Epochs::oldest_bound(&self.inner.core.port).await.map_err(pool_error)?.get())
     }
 }
 

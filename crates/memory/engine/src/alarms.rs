@@ -33,7 +33,7 @@ impl Timers {
         Timers { heap: Mutex::new(BinaryHeap::new()), next: AtomicU64::new(u64::MAX) }
     }
 
-    /// Sets an alarm for a line. It rings at `at` or a little later.
+    /// Sets an alarm for a line. A worker serves the alarm on its first sweep at or after `at`.
     pub fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
         strict_assert!(at < Time::MAX, "an alarm at the end of time is read as no alarm");
         strict_assert!(!addr.is_null(), "an alarm rings for a line");

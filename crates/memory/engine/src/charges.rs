@@ -1,20 +1,20 @@
 //! The charged times of work on cached lines in a world, where work takes no time by itself.
 //!
-//! The clock of a worker advances by the charged time of its work. That alone would not make two
-//! workers of a node wait for each other: a critical section is one instant of the world, so no
-//! worker would ever meet a held latch. Therefore a writer notes in the frame the time until which
-//! it holds the latch. Every access with an earlier clock finds the line latched:
+//! The clock of a worker advances by the charged time of its work. A critical section is one
+//! instant of the world, so no worker ever meets a held latch. Two workers of a node would not wait
+//! for each other. Therefore a writer notes in the frame the time until which the writer holds the
+//! latch. Every access with an earlier clock finds the line latched:
 //!
 //! - Local readers and writers come back at that time.
 //! - Requests of other nodes are served at that time at the earliest.
 //!
 //! A writer that finds accesses waiting for the latch comes after them, much as with a fair latch.
-//! Otherwise a writer that goes from hit to hit without a break would starve the waiting accesses:
-//! the latch is free at each instant of that writer.
+//! Otherwise a writer that goes from hit to hit without a break would starve the waiting accesses,
+//! because that writer always finds the latch free.
 //!
-//! The frame keeps only the end of the hold. A worker with a clock before the writer's first
-//! instruction would have found the latch free, and waits all the same. The writes have happened
-//! already, so an access ahead of them would overlap with them.
+//! The frame keeps only the end of the time for which the writer holds the latch. A worker whose
+//! clock is before the begin of that time would find the latch free in reality. Here the worker
+//! waits all the same: the bytes are changed already, so the worker cannot read the earlier bytes.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ impl WorkerCore {
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a writer that comes now has to wait: a local writer holds the line, or accesses wait
-    /// for the latch and no access has reserved the line.
+    /// Whether a new writer has to wait now. A local writer holds the line, or accesses wait for
+    /// the latch and no access has reserved the line.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
         self.node.cache.find(addr).is_some_and(|id| {
@@ -56,8 +56,8 @@ impl WorkerCore {
         })
     }
 
-    /// Charges for an attempt to lock a line for a transaction, or for the end of a lock, or for
-    /// its conversion to a node lock.
+    /// Charges for an attempt to lock a line for a transaction. The end of a lock costs the same,
+    /// and so does its conversion to a node lock.
     #[inline]
     pub(crate) fn charge_lock(&self) {
         if let Some(costs) = &self.costs {

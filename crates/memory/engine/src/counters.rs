@@ -123,7 +123,8 @@ counters! {
     early_releases,
     /// Bytes of lines written back.
     bytes_written_back,
-    /// READs posted, including those that a fabric omits because their line was refused.
+    /// READs posted. A READ also counts if the fabric omits it, because the word refused the atomic
+    /// before the READ.
     verbs_read,
     /// WRITEs posted, including forwards.
     verbs_write,

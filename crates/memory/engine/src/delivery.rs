@@ -25,9 +25,9 @@
 //! A receiver that has forgotten the gap of the number answers as in case 1, although the grant
 //! never counts. The accesses that wait for the grant fail at their deadlines.
 //!
-//! The operation of the giver is not complete before the probe ends: the bytes stay, and the
-//! receiver is not notified that its line is settled. Probes and probe replies are messages without
-//! a line.
+//! The operation of the giver is not complete before the probe ends. Until then the bytes stay, and
+//! the receiver gets no report that its line is settled. Probes and probe replies are messages
+//! without a line.
 //!
 //! A pending probe stands in the line record and not with the worker that forwarded: any worker of
 //! the node may receive the probe reply.
@@ -105,7 +105,7 @@ impl WorkerCore {
     /// Answers the probe of another node. A forward that has not arrived never counts from now on.
     pub(crate) fn answer_probe(&self, addr: GlobalAddr, from: ComputeNodeId, of: MessageNumber) {
         let arrived = !self.node.seen.take(from, of);
-        // A node that cannot be reached does not wait for the probe reply.
+        // Without a connection to the other node, its probe gets no reply.
         let _ = self.send(addr, from, Envelope::Verdict { of, arrived }.body(), false);
     }
 }
@@ -130,10 +130,9 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
             None => self.letter_ended(&sent, error),
             Some(_) if again => self.doubt(sent),
-            // The forward has arrived. Or it ended with an error after which it is not tried again:
-            // the receiver is dead or counts as dead, or this node has fenced itself. The
-            // protocol's state in memory says what the receiver owns. In each case this node is
-            // finished with the forward.
+            // The forward has arrived, or its error ends all attempts: the receiver is dead or
+            // counts as dead, or this node has fenced itself. The protocol's state in memory (the
+            // latch word) names the owner. In each case this node is finished with the forward.
             Some(_) => match sent.group {
                 Some(group) => self.leave_group(group),
                 None => self.resolve(sent.addr, sent.name()),
@@ -145,9 +144,9 @@ impl<P: CoherenceProtocol> Inner<P> {
     fn letter_ended(&self, sent: &Sent, error: Option<VerbError>) {
         strict_assert!(sent.ahead.is_none(), "a forward ends with its operation or its probe");
         let Some(error) = error else { return };
-        // A request of this node was lost, or may be. No other node would report that its answer
-        // does not come. Unless the request was certainly never sent, an answer may still write
-        // into the frame, so the line fails.
+        // A request of this node was lost, or may be lost. No other node would report that no
+        // answer comes. Unless the request was certainly never sent, an answer may still write into
+        // the frame, so the line fails.
         if sent.awaited {
             // Only a request that was sent once is certainly unsent. Of a request that was sent
             // again, the first copy may have arrived.
@@ -168,8 +167,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             self.resolve(sent.addr, (sent.to, of));
         }
         // After the loss of any other message, the receiver is dead, or its accesses wait until
-        // their deadlines. The same holds for a request that was passed on. A refusal of that
-        // request from here would be a second answer if the request has arrived.
+        // their deadlines. A request that this node has sent on for another node may be lost, too.
+        // A refusal of that request from here would be a second answer if the request has arrived.
     }
 
     /// Fails a line after a request of this node has failed.

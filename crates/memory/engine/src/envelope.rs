@@ -1,4 +1,5 @@
-//! The envelope of a message about a line, and the messages that belong to the engine.
+//! The envelope of a message about a line (the words that the engine writes), and the messages that
+//! belong to the engine.
 //!
 //! ```text
 //!  word 0:  kind 8 | of the kind

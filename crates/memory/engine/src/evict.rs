@@ -6,8 +6,8 @@
 //!
 //! - The frame of a clean line is free at once. So is the frame of a dirty line whose changes can
 //!   be copied ([`crate::write_back`]).
-//! - In three cases a frame is free only when the release of its line is complete: the changes
-//!   could not be copied, the line has waiters, or the node has no write-back slots.
+//! - Otherwise a frame is free when the release of its line is complete. That holds if the changes
+//!   could not be copied, if the line has waiters, or if the node has no write-back slots.
 //!
 //! In all cases the record stays until the release is complete. An access in the meantime waits for
 //! the line's own release (rule R1), in a new frame if the old one is free already. Requests of
@@ -157,8 +157,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// 4. Other threads may still read the frame. Their reads do not validate, because the state
     ///    changed before.
     /// 5. This thread has loaded all bytes that it copied before it pushes the frame into the free
-    ///    list. The push releases, and the pop of the next user acquires. So the next user's writes
-    ///    come later.
+    ///    list. The push has release ordering, and the pop of the next user has acquire ordering.
+    ///    So the next user's writes come later.
     fn recycle(&self, local: &mut LocalSide) {
         if local.failed.is_some() {
             // The release could not be posted.

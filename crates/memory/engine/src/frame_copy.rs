@@ -130,7 +130,7 @@ impl FrameCopy<'_> {
     }
 
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
-    /// Returns what the remaining accesses want: `mode`, if no access has ended.
+    /// Returns the strongest mode that the remaining accesses want; `mode`, if no access has ended.
     pub fn locked_out(&mut self, mode: AccessMode) -> Option<AccessMode> {
         self.waiters.lock_out(mode)
     }

@@ -28,7 +28,7 @@ pub(crate) type Kept<P> = RefCell<Option<Rc<Inner<P>>>>;
 pub(crate) struct Inner<P: CoherenceProtocol> {
     pub(crate) core: WorkerCore,
     pub(crate) node: Arc<CoherenceNode<P>>,
-    /// What the protocol keeps of its operations in flight.
+    /// The protocol's operations of this worker in flight.
     pub(crate) in_flight: P::InFlight,
     pub(crate) role: Role,
     pub(crate) epochs: Rc<EpochWorker>,
@@ -39,7 +39,7 @@ pub(crate) struct Inner<P: CoherenceProtocol> {
     pub(crate) completions: RefCell<Vec<(u64, Result<AtomicOutcome, VerbError>)>>,
     /// Whether the worker is parked, so that the node does not count it as awake.
     pub(crate) parked: Cell<bool>,
-    /// Whether completions were polled at the end of a sweep, since the last sweep began.
+    /// Whether completions were polled at the end of the last sweep, after its doorbell.
     pub(crate) polled_late: Cell<bool>,
     /// The alarm in the deadline that the executor got last.
     pub(crate) reported: Cell<Option<Time>>,

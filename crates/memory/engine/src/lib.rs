@@ -11,36 +11,38 @@
 //!   ensure ──► Record of the line ──► CoherenceProtocol ──► WorkerCore ──► Port ──► fabric
 //!                  ▲   (shard lock)       ▲                                  │
 //!                  │                      └── completions, messages ◄────────┘
-//!              waiters: futures that subscribe, and own nothing
+//!              waiters: futures that wait, and own no protocol state
 //! ```
 //!
 //! A frame holds the whole state of a line at rest: the ownership, the dirty bounds and the bytes.
 //! A line has a line record while the line is obtained, requested or released, while a hold-off
-//! runs, and after a failure. The record is keyed by address and can outlive the frame. It has two
-//! parts: [`LocalSide`] belongs to the engine, [`CoherenceProtocol::Line`] to the protocol.
+//! runs, and after a failure. The record is keyed by address, and can stay when the line has left
+//! its frame. The record has two parts: [`LocalSide`] belongs to the engine,
+//! [`CoherenceProtocol::Line`] to the protocol.
 //!
 //! # The owners of state
 //!
-//! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the blocked
-//!   lines, the alarms, the message numbers, the set of nodes that are dead or have left, and the
-//!   history of lines. [`CoherenceNode`] adds the protocol and the records.
+//! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the alarms, the
+//!   message numbers and the history of lines. It also owns the *blocked* lines, whose queued
+//!   requests wait for local code, and the set of nodes that are dead or have left.
+//!   [`CoherenceNode`] adds the protocol and the records.
 //! - The worker ([`WorkerCore`]) owns its port, its messages in flight, its write-back slots, its
 //!   permits, its counters and its recent lines.
 //! - The engine's part of a record ([`LocalSide`]) owns the frame of the line, the [`Waiters`], the
 //!   pending probes and the error.
 //! - The protocol's part of a record owns the ownership, the wants, the queued requests, the
-//!   back-offs and the leases.
+//!   back-offs and the line leases.
 //! - The protocol's part of a worker ([`CoherenceProtocol::InFlight`]) owns the operations in
 //!   flight.
 //!
-//! Each worker that polls serves the whole node. On every sweep a worker does the following:
+//! Each worker that polls serves the whole node. A worker does the following on every sweep:
 //!
-//! - It takes the completions of its own verbs.
-//! - It takes messages from the inbox of the node.
-//! - It fails the lines that wait for an answer of a node that is dead or has left.
-//! - It serves the alarms that are due.
-//! - It serves the requests that local code has kept waiting.
-//! - It releases and evicts lines.
+//! - take the completions of its own verbs,
+//! - take messages from the inbox of the node,
+//! - fail the lines that wait for an answer of a node that is dead or has left,
+//! - serve the alarms that are due,
+//! - serve the requests that local code has kept waiting,
+//! - release and evict lines.
 //!
 //! # What holds
 //!
@@ -48,8 +50,8 @@
 //! - The right to read a frame ends before the release of its line is posted.
 //! - A frame serves no other line while a verb may read or write the frame. An operation or a
 //!   forward that uses a frame keeps the frame in the line record until its completion.
-//! - The dirty bytes of an evicted line are copied to a write-back slot if one is free, so that the
-//!   frame can be free at once. The slot holds the copy until the operation is complete.
+//! - The dirty bytes of an evicted line are copied to a write-back slot if a slot is free. So the
+//!   frame can be free at once. The slot holds the copy until the release is complete.
 //! - A message about a line counts once, even if it arrives twice. User messages have no such
 //!   protection.
 //! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.

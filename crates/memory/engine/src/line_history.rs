@@ -13,8 +13,8 @@
 //!                 few misses) since)
 //! ```
 //!
-//! - A use while the line is recent is no part of the prediction: a release a few misses later
-//!   would have served this use as well.
+//! - A use while the line is recent does not count for the prediction. A release when the line
+//!   leaves the recent lines would have served this use as well.
 //! - A line is *contested* when its predictions were mostly wrong.
 //! - A line that other nodes mostly take while it is recent, before its next use, is *hurried*. A
 //!   line that is contested and hurried is released at the end of the access.
@@ -27,44 +27,48 @@ use latchwork_runtime::sync::{AtomicU16, Ordering};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 
-/// One contested line in so many is kept. Each step of certainty doubles the number.
+/// One in this many contested lines is kept. Each step of certainty doubles the number.
 pub(crate) const TRIAL: u64 = 64;
-/// One hurried line in so many becomes recent, to check whether the line is still hurried.
+/// One in this many hurried lines becomes recent, to check whether the line is still hurried.
 pub(crate) const LOOK: u64 = 64;
 
-/// The prediction for a shared copy ends after so many later predictions of the worker for shared
+/// The prediction for a shared copy ends after this many later predictions of the worker for shared
 /// copies.
 pub(crate) const PREDICTION_MISSES: usize = 256;
 
-/// A bounded count in some bits of a 16-bit cell of the history: how often one of two outcomes came
-/// rather than the other, of late.
+/// A bounded count in some bits of a 16-bit cell of the history. One of two outcomes, the *yes*,
+/// raises the count, and the other, the *no*, lowers the count. So the count says which outcome has
+/// prevailed lately.
 #[derive(Clone, Copy)]
 struct Count {
     shift: u8,
     /// The mask of the bits, shifted down. The bits hold the count plus one, and zero as long as
     /// there is no count.
     bits: u16,
-    /// The count after the first outcome if that is a yes. The count after a no is one less.
+    /// The count after a first outcome that is a yes. After a first no, the count is one less.
     first: u8,
+    /// The highest count.
     most: u8,
     /// A no subtracts this number. A yes adds one.
     undo: u8,
 }
 
-/// Wrong predictions for exclusive lines. Right predictions weigh as much: each saves a miss, and a
-/// wrong prediction costs about as much as a miss.
+/// A yes is a wrong prediction for an exclusive line. A right prediction weighs as much, because a
+/// right prediction saves a miss, and a wrong one costs about as much as a miss. From
+/// [`LOST_ENOUGH`] on, the line is contested.
 const LOST: Count = Count { shift: 0, bits: 0xf, first: 4, most: 7, undo: 1 };
 const LOST_ENOUGH: u8 = 4;
 /// As [`LOST`], for shared copies.
 const LOST_SHARED: Count = Count { shift: 8, bits: 0xff, first: 8, most: 15, undo: 1 };
-/// The threshold for the sum of the line's count and the count of all lines.
+/// From this sum of the line's count and the count of all lines on, a shared copy is contested.
 ///
 /// 1. Chance decides whether one shared copy is used again.
 /// 2. A copy that is released by mistake costs misses of all workers of the node.
 /// 3. The mistake lasts long, since the node then makes few predictions for that copy.
-/// 4. So the line's own predictions do not decide alone where those of all lines say otherwise.
+/// 4. So the count of the line alone does not decide, if the count of all lines differs.
 const LOST_SHARED_ENOUGH: u8 = 18;
-/// Recent lines that other nodes took before their next use.
+/// A yes is a recent line that another node took before the next use. From [`HURRIED_ENOUGH`] on,
+/// the line is hurried.
 const HURRIED: Count = Count { shift: 4, bits: 0xf, first: 2, most: 7, undo: 2 };
 const HURRIED_ENOUGH: u8 = 2;
 
@@ -110,8 +114,8 @@ impl Count {
 
 /// The outcomes of predictions. Lines share cells, as branches share cells in a branch predictor.
 /// Except in very large caches the cells outnumber the frames, so a line in the cache mostly has a
-/// cell for itself. An exclusive line without an outcome takes the count of all lines. For a shared
-/// copy, both counts are summed.
+/// cell for itself. An exclusive line without an outcome uses the count of all lines. For a shared
+/// copy, the count of the line and the count of all lines are summed.
 pub(crate) struct History {
     // Relaxed throughout: a race loses a few outcomes at most.
     cells: Box<[AtomicU16]>,
@@ -119,8 +123,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A history for a node with so many frames. Each frame has several cells, because the node has
-    /// had more lines than it has frames. Only very large caches have fewer cells.
+    /// A history for a node with `frames` frames. Each frame has at least eight cells, because over
+    /// time a node has more lines than frames. Caches of more than 2^21 frames have fewer cells.
     pub(crate) fn new(frames: usize) -> History {
         let cells = (frames * 8).next_power_of_two().clamp(1 << 10, 1 << 24);
         History { cells: (0..cells).map(|_| AtomicU16::new(0)).collect(), all: AtomicU16::new(0) }

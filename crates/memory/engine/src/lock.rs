@@ -88,8 +88,8 @@ enum Try {
     NotHere,
 }
 
-/// One frame in so many, at most, is kept for lines that were refused to readers. In any case one
-/// frame may be kept.
+/// At most 1/N of the frames is kept for lines that were refused to readers (N is this number), but
+/// at least one frame may be kept.
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
@@ -178,8 +178,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         Ok(Try::Locked(id))
     }
 
-    /// Handles the end of a lock on a line with the mark "others have requested, or the line has
-    /// failed".
+    /// Handles the end of a lock on a line with the request mark: other nodes have requested the
+    /// line, or the line has failed.
     #[cold]
     fn unlocked(&self, addr: GlobalAddr) {
         let mut records = self.node.records.shard(addr).lock();
@@ -192,9 +192,9 @@ impl<P: CoherenceProtocol> Inner<P> {
         self.finish(&mut records, addr);
     }
 
-    /// Updates the mark in the lock word: it is set while other nodes request the line, or after
-    /// the line has failed. While the mark is set, locks are taken under the shard lock only. An
-    /// earlier lock may keep the requesters from the line: they are answered here.
+    /// Updates the request mark in the lock word: the mark is set while other nodes request the
+    /// line, or after the line has failed. While the mark is set, locks are taken under the shard
+    /// lock only. If an earlier lock refuses the requesters, this function answers them.
     pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
         let Some(id) = record.local.frame else { return };
         let frame = self.core.node.cache.frame(id);
@@ -218,13 +218,13 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Whether a reader that does not wait for locks may request the line.
     ///
-    /// 1. The wait of a refused reader stays registered until the lock ends (under SELCC by its bit
-    ///    in the latch word), and the line keeps its frame.
+    /// 1. A refused reader stays registered until the lock ends (under SELCC by its bit in the
+    ///    latch word). Until then the line keeps its frame.
     /// 2. Such lines take a quarter of the frames at most. Lines that are locked here take a half
     ///    by default.
-    /// 3. So by default there are always frames for other lines, unless the cache is tiny.
-    /// 4. Without the bound, two nodes could both wait for a frame, after the transactions of each
-    ///    have locked the lines that the other has tried to read.
+    /// 3. So by default a quarter of the frames is left for other lines, unless the cache is tiny.
+    /// 4. Without the bound, two nodes could both wait for a frame: each node could keep frames for
+    ///    reads that the locks of the other node refused.
     pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
         let node = &*self.core.node;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);

@@ -5,8 +5,8 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
 use crate::deduplicate::MessageNumber;
 use crate::envelope::Body;
 
-/// How often an operation or a message with an ambiguous completion is tried again. After that the
-/// connection counts as dead.
+/// How often an operation or a message with an ambiguous completion is tried again. After so many
+/// tries the target counts as dead.
 pub const TRIES_MAX: u8 = 16;
 
 /// A line that is written into the frame of the receiver before the grant.

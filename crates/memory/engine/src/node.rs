@@ -48,7 +48,7 @@ impl<P: CoherenceProtocol> CoherenceNode<P> {
     }
 }
 
-/// A node has all that its core has.
+/// The fields and functions of [`NodeCore`] are those of the node.
 impl<P: CoherenceProtocol> Deref for CoherenceNode<P> {
     type Target = NodeCore;
 

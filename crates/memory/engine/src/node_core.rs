@@ -1,4 +1,4 @@
-//! [`NodeCore`]: what the workers of one compute node share under any protocol.
+//! [`NodeCore`]: the state that the workers of one compute node share under any protocol.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,14 +34,16 @@ pub struct NodeParts {
     pub geometry: Geometry,
     /// Allocates lines.
     pub allocator: Arc<LineAllocator>,
-    /// Decides when freed lines may be used again.
+    /// The node's part in the reclamation epochs, which decide when freed lines are reused.
     pub epochs: Arc<Epochs>,
     /// Settings.
     pub settings: NodeSettings,
 }
 
-/// What the workers of a compute node share under any protocol: all but the protocol and the
-/// records of its lines.
+/// The state that the workers of a compute node share under any protocol. [`CoherenceNode`] adds
+/// the protocol and the line records.
+///
+/// [`CoherenceNode`]: crate::CoherenceNode
 pub struct NodeCore {
     pub(crate) id: ComputeNodeId,
     pub(crate) cache: Cache,
@@ -59,13 +61,13 @@ pub struct NodeCore {
     pub(crate) timers: Timers,
     pub(crate) blocked: Blocked,
     pub(crate) frame_waiters: FrameWaiters,
-    /// The number of evictions that free their frame when their release is complete.
+    /// The number of evicted lines that still keep their frames, until their releases are complete.
     pub(crate) releasing: AtomicUsize,
     /// The bound on the lines that transactions lock.
     pub(crate) lock_share: Share,
-    /// The number of lines that count for [`may_be_refused`](crate::inner::Inner::may_be_refused):
-    /// a reader that does not wait for locks has requested them. A line that was refused to such a
-    /// reader keeps its frame until the lock ends.
+    /// The number of lines that readers without a wait for locks have requested. A line that was
+    /// refused to such a reader keeps its frame until the lock ends. So
+    /// [`may_be_refused`](crate::inner::Inner::may_be_refused) bounds this number.
     pub(crate) refused: AtomicUsize,
     /// The message numbers that have arrived.
     pub(crate) seen: Seen,
@@ -197,13 +199,13 @@ impl NodeCore {
         self.gone.forget(peer);
     }
 
-    /// Reports that a compute node is dead or has left: it answers nothing any more, and verbs to
-    /// it fail already.
+    /// Reports that a compute node is dead or has left. The caller ensures that this peer answers
+    /// nothing any more, and that verbs to this peer fail already.
     ///
     /// Lines with a request to that node fail as if the request had failed, and the waiters of
-    /// these lines end with an error. A node after a graceful leave held nothing: its [release of
-    /// all lines](crate::Worker::give_back) waited until the node owned no line and no
-    /// request was queued at the node.
+    /// these lines end with an error. A node that has left gracefully owns no line: its [release of
+    /// all lines](crate::Worker::give_back) waited until it owned no line and had no queued
+    /// request.
     ///
     /// The report takes effect when [`minds`](NodeCore::minds) returns false for the node.
     pub fn miss(&self, peer: ComputeNodeId) {
@@ -223,13 +225,14 @@ impl NodeCore {
         self.lazy_release && self.settings.release == Release::Adaptive
     }
 
-    /// Whether the end of an access decides about the line that the access obtained.
+    /// Whether the node decides at the end of an access whether to keep the line that the access
+    /// obtained.
     pub(crate) fn minds_ends(&self) -> bool {
         !self.lazy_release || self.adapts()
     }
 
-    /// Requests handler cover: a worker finds at `now` that other programs want its core until
-    /// `until`.
+    /// Requests [handler cover](crate::handler_cover): at `now` a worker finds that its core is
+    /// contended, and assumes so until `until`.
     pub(crate) fn cover(&self, now: Time, until: Time) {
         if self.cover.extend(now, until)
             && let Some(handler) = &*self.handler.lock()

@@ -42,7 +42,8 @@ impl Kept {
 
 /// The most permits of one draw.
 const DRAW_MAX: usize = 32;
-/// The workers together keep at most one permit in so many, while their number does not grow.
+/// The workers together keep at most 1/N of the permits (N is this number), while the number of
+/// workers does not grow.
 const KEPT_SHARE: usize = 8;
 const _: () = assert!(KEPT_SHARE >= 2 && DRAW_MAX > 0, "draws leave permits to other workers");
 
@@ -95,9 +96,9 @@ impl Permits {
         Permits { kept, draft: Cell::new(0) }
     }
 
-    /// Provides a permit, on a node with so many workers. False when the worker keeps no permit and
-    /// none is left to draw. Callers then call [`use_one`](Permits::use_one) or
-    /// [`settle`](Permits::settle).
+    /// Provides a permit. `workers`: the number of workers of the node. False when the worker keeps
+    /// no permit and none is left to draw. After true, callers call [`use_one`](Permits::use_one)
+    /// or [`settle`](Permits::settle).
     #[inline]
     pub(crate) fn provide(&self, share: &Share, workers: impl FnOnce() -> u32) -> bool {
         self.kept.get() > 0 || self.draw(share, workers())

@@ -1,4 +1,4 @@
-//! The poller of a worker: what each sweep serves, and when the worker may park.
+//! The poller of a worker: the work of each sweep, and the conditions under which the worker parks.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::protocol::CoherenceProtocol;
 pub(crate) const COVER_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The most additional doorbells at the end of one sweep, for batches that follow from completions.
-/// A refused access takes two. Beyond a few, the messages of other nodes have waited long enough.
+/// A refused access takes two. The bound returns the worker to the messages of other nodes.
 const RINGS_MAX: usize = 4;
 
 impl<P: CoherenceProtocol> Inner<P> {
@@ -24,10 +24,11 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// While workers are awake, they serve the alarms: each worker checks on every sweep. A worker
     /// that parks takes the first alarm as its deadline, and a worker that ends wakes the handler.
     ///
-    /// A handler that woke for each alarm would take the core from these workers, and with many
-    /// alarms it would never rest. So while a worker is awake, the handler only covers for two
-    /// kinds of workers: those that are away for long, and those that parked in the moment in which
-    /// the handler set an alarm. When all workers are parked, the handler serves the alarm on time.
+    /// A handler that woke for each alarm would take the core from these workers, and would seldom
+    /// sleep where alarms are many. So while a worker is awake, the handler looks only after
+    /// [`COVER_INTERVAL`]. That is soon enough if the awake workers do not poll for long, or if a
+    /// worker parked just when the handler set an alarm. When all workers are parked, the handler
+    /// serves the alarm on time.
     pub(crate) fn next_alarm(&self) -> Option<Time> {
         let alarm = self.core.node.timers.next()?;
         let covers = self.role == Role::Handler && self.core.node.awake.load(Ordering::Relaxed) > 0;
@@ -55,8 +56,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     ///
     /// Some fabrics complete batches as they are submitted. Then the following batches are
     /// submitted in the same step: the invalidation request after a refused operation, or the
-    /// message after a hand-over. No posted batch waits for the next sweep. On other fabrics there
-    /// is mostly nothing to poll yet.
+    /// message after a hand-over. So these batches do not wait for the next sweep. On other fabrics
+    /// the first poll mostly finds no completion.
     fn ring(&self) {
         self.core.port.ring();
         for _ in 0..RINGS_MAX {
@@ -91,7 +92,8 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
 
     fn flush(&self) {
         if let Some(inner) = self.inner.upgrade() {
-            // Served now rather than on the next sweep: the tasks of this sweep have run.
+            // The tasks of this sweep have run and may have dropped tickets. So requests that
+            // waited for these tickets are served now, and not on the next sweep.
             if inner.core.let_go.take() {
                 inner.serve_blocked();
             }
@@ -103,8 +105,9 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
                     inner.core.letters.borrow().is_empty(),
                     "no batch is in flight, and a message waits for its completion"
                 );
-                // Mostly empty. A kept worker is dropped together with `inner`, so the slot is free
-                // again by then.
+                // If the poller keeps a worker without a handle, that worker ends here. `inner`
+                // still refers to the worker, so the worker is dropped after the borrow of the slot
+                // has ended.
                 self.kept.take();
             }
         }
@@ -122,7 +125,8 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         let inner = self.inner.upgrade()?;
         let alarm = inner.next_alarm();
         inner.reported.set(alarm);
-        // A handler only covers for the workers, which serve blocked lines when they drop a ticket.
+        // The workers serve blocked lines when they drop a ticket. The handler only covers for the
+        // workers, so a longer interval is enough for the handler.
         let interval = match inner.role {
             Role::Worker => inner.core.node.settings.serve_interval,
             Role::Handler => COVER_INTERVAL,
@@ -160,8 +164,8 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         }
         inner.parked.set(true);
         inner.count_awake(-1);
-        // A worker that learns that its core is contended comes here soon: it parks instead of
-        // yielding.
+        // A worker on a contended core parks instead of yielding. So it reaches this point soon
+        // after the executor has found that the core is contended.
         let (now, until) = (inner.core.handle.sweep_time(), inner.core.handle.contended_until());
         if inner.role == Role::Worker && now < until {
             inner.core.node.cover(now, until);

@@ -1,9 +1,9 @@
 //! [`CoherenceProtocol`]: the calls of the engine to a coherence protocol.
 //!
 //! The engine has the frames, the waiters, the messages and the alarms of a node. The protocol
-//! decides which node owns a line. For every line with a record the protocol keeps a part of its
-//! own in that record ([`CoherenceProtocol::Line`]). A call with a [`LineSite`] runs under the lock
-//! of the line's shard: the protocol posts, sends and sets alarms, and never waits.
+//! decides which node owns a line. Each line record has a part that belongs to the protocol
+//! ([`CoherenceProtocol::Line`]). A call with a [`LineSite`] runs under the lock of the line's
+//! shard of the record table. So the protocol posts, sends and sets alarms, but must not wait.
 //!
 //! ```text
 //!   access, eviction ─ want, evict ─►┌──────────┐─ post, send, forward ─► WorkerCore ─► fabric
@@ -41,7 +41,7 @@ pub trait LineState: fmt::Debug + Send + 'static {
     /// Whether nothing is in flight, queued or wanted.
     fn is_at_rest(&self) -> bool;
 
-    /// Whether the line is at rest, and this part adds nothing to the frame of the line at `now`.
+    /// Whether the line is at rest, and at `now` the frame holds the whole state of the line.
     fn is_over(&self, now: Time) -> bool;
 
     /// Whether the node has no copy, and nothing in flight can write into its frame.
@@ -50,7 +50,7 @@ pub trait LineState: fmt::Debug + Send + 'static {
     /// Whether a request of this node to `peer` is open.
     fn is_asking(&self, peer: ComputeNodeId) -> bool;
 
-    /// Whether accesses without a reservation leave the line to the requests of other nodes.
+    /// Whether requests of other nodes come before local accesses without a reservation.
     fn gives_way(&self) -> bool;
 
     /// Notes that a local access found the local latch free at its first attempt.
@@ -82,7 +82,7 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     type InFlight: Default + 'static;
     /// A message about a line.
     type Message;
-    /// The end of an operation on a line.
+    /// The outcome of an operation on a line.
     type End;
 
     /// Whether a node keeps a line after the access, until another node requests the line or its
@@ -97,8 +97,8 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Requests the line for an access that has just begun to wait.
     fn want(&self, site: &mut LineSite<'_, Self>, access: LineAccess);
 
-    /// Releases the line, if it is at rest and not in use: its frame is needed, or the release is
-    /// early.
+    /// Releases the line, if the line is at rest and not in use. The engine calls this when the
+    /// frame is needed, or for an early release.
     fn evict(&self, site: &mut LineSite<'_, Self>);
 
     /// Serves the queued requests: local code may have stopped using the line.
@@ -112,8 +112,8 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
 
     // ---- messages ----
 
-    /// Reads a message about a line. `None` when `wire` is none, which a peer of another version
-    /// may send.
+    /// Reads a message about a line. `None` when `wire` is no message of this protocol. A peer of
+    /// another version may send such a message.
     fn decode(&self, wire: &Wire) -> Option<Self::Message>;
 
     /// Handles a message.

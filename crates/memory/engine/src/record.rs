@@ -1,8 +1,9 @@
 //! Line records: the state of lines that their frames do not hold.
 //!
-//! A line at rest has no record: its frame holds its whole state. A record is keyed by address and
-//! can outlive the frame. So an access to an evicted line waits for the line's own release (rule
-//! R1).
+//! A line at rest has no record: its frame holds its whole state. A record is keyed by address, and
+//! can stay when the line has left its frame. So an access to an evicted line waits in the record
+//! until the release of that line is complete. SELCC needs that wait: a node has at most one
+//! operation in flight on a latch word (rule R1 of `latchwork-latch`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,6 +39,7 @@ impl Hasher for AddrHasher {
 
 pub(crate) type Records<L> = HashMap<GlobalAddr, Record<L>, BuildHasherDefault<AddrHasher>>;
 
+// As many as the top six bits of the hash in `shard` distinguish.
 const SHARDS: usize = 64;
 
 /// All line records of a node.
@@ -79,8 +81,8 @@ pub(crate) struct Record<L> {
     pub(crate) local: LocalSide,
 }
 
-/// The engine's part of a line record: the frame, the waiters, and what local code does with the
-/// line.
+/// The engine's part of a line record: the frame, the waiters, and the use of the line by local
+/// code.
 #[derive(Debug)]
 pub struct LocalSide {
     /// The frame of the line. `None`: the line has none, or has left it.
@@ -191,7 +193,7 @@ impl LocalSide {
         self.failed.is_some() && self.frame.is_none()
     }
 
-    /// Whether this part adds nothing to the frame, and no access waits.
+    /// Whether the frame has all state of this part, and no access waits.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.waiters.is_empty() && !self.listed && self.failed.is_none()

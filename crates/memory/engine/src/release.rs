@@ -88,10 +88,13 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
     }
 
+    /// Handles a line that leaves the recent lines: the line is predicted to be used again, or is
+    /// released early. `keep`: the line is kept although the line is contested.
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
         let node = &*self.core.node;
         // The line may have left and come back, or the frame may change to another line at this
-        // moment. Then the frame is not watched, or a newer watch ends a little early.
+        // moment. Then the frame is not watched, or the watch of the later line ends too early.
+        // The history then has one wrong or missing outcome.
         let Some(id) = node.cache.find(addr) else { return };
         let Some((_, used)) = node.cache.frame(id).end_watch() else { return };
         if used {
@@ -139,9 +142,9 @@ impl WorkerCore {
         }
     }
 
-    /// Handles a recent line that another access of the node obtained before. For a shared copy the
-    /// prediction was right, however soon a writer takes the copy: a copy so popular inside the
-    /// node pays for its fetch.
+    /// Handles an access to a line that an earlier access of this node made recent. For a shared
+    /// copy the prediction counts as right, however soon a writer takes the copy: several accesses
+    /// of the node have shared the cost of one fetch.
     fn served_several(&self, addr: GlobalAddr, hold: Ownership) {
         if hold == Ownership::Shared {
             self.node.history.taken(addr, hold, true);
@@ -177,8 +180,8 @@ impl WorkerCore {
     /// [`PREDICTION_MISSES`] later predictions of this worker for shared copies. If the copy was
     /// used by then, the prediction counts as right. If not, it does not count.
     ///
-    /// Without this end, a wrong prediction would be known as soon as a writer comes, and a right
-    /// one only when the copy goes. Right predictions would seem rare.
+    /// Without this end, a wrong prediction would end as soon as a writer comes, and a right
+    /// prediction much later, when the copy leaves. So right predictions would seem rare.
     fn bet_on_copy(&self, addr: GlobalAddr) {
         let NodeCore { cache, history, .. } = &*self.node;
         let mut bets = self.predictions.borrow_mut();
@@ -195,8 +198,8 @@ impl WorkerCore {
         }
     }
 
-    /// Handles the loss of a line, or of its exclusive ownership, to another node: the node had
-    /// `held` and has `left`.
+    /// Handles the loss of a line, or of its exclusive ownership, to another node. The node owned
+    /// the line as `held` before, and as `left` afterwards.
     pub fn taken(&self, addr: GlobalAddr, local: &mut LocalSide, held: Ownership, left: Ownership) {
         strict_assert!(left < held, "{addr} was lost, and the node has as much of it as before");
         if !self.node.adapts() {

@@ -27,7 +27,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         let Some((addr, envelope, stamp)) = Envelope::open(wire) else {
             return self.core.received_user_message(wire);
         };
-        // A message that the protocol cannot read counts as none.
+        // A message that the protocol cannot read is ignored, and its number is not taken.
         let message = match envelope {
             Envelope::Line => match self.node.protocol.decode(wire) {
                 None => return,

@@ -1,7 +1,7 @@
-//! Steps of line records: how a record begins, what follows every event, and how a record ends.
+//! Steps of line records: the begin of a record, the update after every event, and the end.
 //!
-//! All steps of a record run under the lock of the line's shard. They post and never wait. Two
-//! properties follow:
+//! All steps of a record run under the lock of the line's shard. Steps post and never wait. So two
+//! properties hold:
 //!
 //! - The actions of one step reach the worker's send queue in the order of the protocol.
 //! - The state word of a frame changes before the release of the line is posted.
@@ -45,8 +45,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         self.node.protocol.finish(&mut self.site(addr, record));
         let Record { line, local } = &mut *record;
         if line.is_blocked() && !local.is_lost() {
-            // The time is read anew. The sweep may have begun long ago, since the end of a sweep
-            // takes completions, too.
+            // Not the time of the sweep: the end of a sweep takes completions, too, and then the
+            // sweep may have begun long ago.
             local.blocked_since.get_or_insert_with(|| self.core.handle.now());
             if !local.listed {
                 local.listed = true;

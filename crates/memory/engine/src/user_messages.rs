@@ -1,5 +1,5 @@
-//! User messages: messages of the layers above. They travel like messages of the protocol, and this
-//! crate delivers them unread.
+//! User messages: messages of the layers above. User messages travel like messages of the protocol,
+//! and this crate does not interpret them.
 
 use latchwork_coherence::{MemoryError, MessageHandler, UserMessage, UserMessages};
 use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Target, WorkRequest as Verb};

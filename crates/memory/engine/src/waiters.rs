@@ -213,7 +213,7 @@ impl Waiters {
     }
 
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
-    /// Returns what the remaining accesses want: `mode`, if no access has ended.
+    /// Returns the strongest mode that the remaining accesses want; `mode`, if no access has ended.
     pub(crate) fn lock_out(&mut self, mode: AccessMode) -> Option<AccessMode> {
         let mut ended = self.forsaken;
         for waiter in self.waiting().filter(|waiter| waiter.no_wait) {

@@ -32,10 +32,11 @@ impl<P: CoherenceProtocol> Clone for Worker<P> {
     }
 }
 
-// The time between two checks whether all is complete. Mostly the first check succeeds.
+/// The time between two checks of a leaving worker whether all is complete. Mostly the first check
+/// succeeds.
 pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
-/// The same time when leaving takes longer than a hundred times this value. Then the worker waits
-/// for something that failed, such as a memory node that does not answer.
+/// The time between two such checks after a hundred times this value (100 ms). By then the worker
+/// most likely waits for something that failed, such as a memory node that does not answer.
 const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 
 impl<P: CoherenceProtocol> Worker<P> {
@@ -51,8 +52,8 @@ impl<P: CoherenceProtocol> Worker<P> {
     }
 
     /// Starts the handler, which covers for the other workers. The handler runs no tasks and parks
-    /// whenever it can. It is woken for messages that arrive while no other worker polls, for
-    /// alarms, and for cover. Every node needs a handler.
+    /// whenever it can. The handler wakes for messages that arrive while no other worker polls, for
+    /// alarms, and while the cores of awake workers are contended. Every node needs a handler.
     pub fn start_handler(
         node: &Arc<CoherenceNode<P>>,
         port: Rc<Port>,

@@ -1,4 +1,4 @@
-//! [`WorkerCore`]: what a worker has under any protocol.
+//! [`WorkerCore`]: the state of a worker under any protocol.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,11 +20,12 @@ use crate::tag::Tag;
 use crate::write_back::WriteBackRing;
 
 /// The lines that a worker obtained last, the latest last. A line leaves when the worker has
-/// obtained enough later lines. The second field: the line is kept although it is contested.
+/// obtained [`linger`](crate::NodeSettings::linger) later lines. The second field: the line is kept
+/// although the line is contested ([`History`](crate::line_history::History)).
 pub(crate) type RecentLines = VecDeque<(GlobalAddr, bool)>;
 
-/// What a worker has under any protocol: its port, its messages in flight, its counters, and the
-/// state of its accesses. The protocol posts, sends and counts through it.
+/// The state of a worker under any protocol: its port, its messages in flight, its counters, and
+/// the state of its accesses. The protocol posts, sends and counts through this type.
 pub struct WorkerCore {
     /// The node.
     pub node: Arc<NodeCore>,
@@ -41,10 +42,10 @@ pub struct WorkerCore {
     pub(crate) write_backs: WriteBackRing,
     /// The messages in flight.
     pub(crate) letters: RefCell<Slab<Sent>>,
-    /// Whether a ticket, a wait for a latch or a granted access was dropped since the last sweep: a
-    /// request may have waited for it.
+    /// Whether a ticket, a wait for a latch or a granted access was dropped since the last sweep. A
+    /// request of another node may have waited for that drop.
     pub(crate) let_go: Cell<bool>,
-    /// The lines to release.
+    /// The lines that the next sweep releases.
     pub(crate) releases: RefCell<Vec<GlobalAddr>>,
     /// The lines that this worker obtained last.
     pub(crate) lingering: RefCell<RecentLines>,
@@ -83,7 +84,8 @@ impl WorkerCore {
         self.numbers.as_ref().expect("there until the worker ends")
     }
 
-    /// Posts a batch of the protocol. Its completion comes back with `tag`, of 63 bits.
+    /// Posts a batch of the protocol. The completion of the batch comes back with `tag`, which has
+    /// at most 63 bits.
     #[inline]
     pub fn post(
         &self,

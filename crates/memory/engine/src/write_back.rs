@@ -1,13 +1,13 @@
 //! The write-back slots (SELCC 5.2.1): registered memory for copies of the changes of evicted
 //! lines. The frame of a copied line can be free before its changes have arrived in memory.
 //!
-//! Each worker has a fixed number of slots for each memory node, that is, for each of its queue
-//! pairs. A slot belongs to one write-back operation until that operation is complete, however
-//! often it is posted. Eviction never waits for a slot: without a free slot, the line is written
-//! back from its frame, and the frame is free when that is complete.
+//! Each worker has a fixed number of slots for each memory node, as SELCC has for each queue pair.
+//! A slot belongs to one write-back operation until that operation is complete, however often the
+//! operation is posted. Eviction never waits for a slot. Without a free slot, the line is written
+//! back from its frame, and the frame is free when the write-back is complete.
 //!
 //! Free slots are in a list and not in the order of a ring. In a ring, an operation that has to be
-//! posted again would hold up the slots of all later operations.
+//! posted again would delay the reuse of the slots of all later operations.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct WriteBackRing {
 
 /// The slots for one memory node.
 struct Queue {
-    /// `None` when no memory or no key was available.
+    /// `None` when the memory could not be allocated or registered with the fabric.
     memory: Option<(Arc<Region>, RegionKey)>,
     free: Vec<usize>,
 }

@@ -11,8 +11,9 @@ use crate::{LatchWord, NodeSet, WordOp};
 pub enum Event {
     /// Local code wants the line.
     Want(Want),
-    /// The node releases the line if it is at rest and not in use: the frame is needed, the release
-    /// is early, or the node leaves.
+    /// The engine asks for a release of the line: the frame is needed, the release is early, or the
+    /// node leaves. The machine releases the line only if the machine is at rest and local code
+    /// does not use the line.
     Evict,
     /// The operation is complete, and its forwards are complete too.
     Completed {
@@ -30,14 +31,14 @@ pub enum Event {
     /// left. No local access waits for the line any more. Report this event only while
     /// [`Line::can_unask`](crate::Line::can_unask) is true.
     Unsent(NodeSet),
-    /// Local code may have stopped using the line.
+    /// Local code may have stopped using the line, so queued requests are served if possible.
     Serve,
 }
 
 /// An action for the engine. The engine does the actions in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Post the operation; report its completion.
+    /// Post the operation. Report its completion by [`Event::Completed`].
     Post(WordOp),
     /// Send the message.
     Send {
@@ -60,8 +61,8 @@ pub enum Action {
         /// [`Rules::priority_max`](crate::Rules::priority_max).
         priority: u8,
     },
-    /// This node gave its shared copy up for a writer of this priority. Local readers that return
-    /// at once should hold off for a while (the spin windows of SELCC 5.3.2).
+    /// This node gave its shared copy up for a writer of this priority. Local readers that want the
+    /// line again should hold off for a while (the spin windows of SELCC 5.3.2).
     HoldOff {
         /// The writer's priority.
         priority: u8,
@@ -112,7 +113,7 @@ pub trait LocalCopy {
         None
     }
     /// Ends the accesses that do not wait for locks, because another node has locked the line.
-    /// Returns what the remaining accesses want.
+    /// Returns the strongest want of the remaining accesses.
     fn locked_out(&mut self, want: Want) -> Option<Want> {
         Some(want)
     }

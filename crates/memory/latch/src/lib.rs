@@ -1,9 +1,10 @@
 //! The latch word, and the ownership protocol of a line as a pure state machine.
 //!
 //! One 64-bit word on the memory node states the ownership of a line ([`LatchWord`]). A compute
-//! node runs one [`Line`] for each line on which it has work: a want, an operation, a request or a
-//! back-off. Events enter the machine, actions leave the machine. The machine does no I/O and reads
-//! no clock, so the model checker and the engine run the same code.
+//! node runs one [`Line`], the *line machine*, for each line on which the node has work. Work is a
+//! want, an operation on the word, a request or a back-off. Events enter the machine, actions leave
+//! the machine. The machine does no I/O and reads no clock, so the model checker and the engine run
+//! the same code.
 //!
 //! ```text
 //!   local code ── Want, Evict, Serve ──►┌────────┐── Post(WordOp) ──► fabric ── Completed ──┐
@@ -16,13 +17,13 @@
 //!
 //! # The word discipline
 //!
-//! In SELCC (sections 4.3 and 4.4), two steps let a sum carry into a neighbouring field of the
-//! word:
+//! Most changes of the word are additions. In SELCC (sections 4.3 and 4.4), two steps can make such
+//! an addition carry into a neighbouring field of the word:
 //!
 //! - A refused reader clears its bit again, while the holder may already set the same bit.
 //! - The receiver of a hand-over changes the word before the giver's own addition has landed.
 //!
-//! The machine instead keeps every field of the word true at every instant. Five rules ensure that:
+//! Here five rules ensure that every field of the word is true at every instant:
 //!
 //! - **R1** A node has at most one operation on the word of a line in flight.
 //! - **R2** A node changes only its own shared bit. It sets the bit only while the bit is clear,
@@ -49,8 +50,8 @@
 //!
 //! The model also shows which of these checks fails without R2, R4 or R5.
 //!
-//! No handler waits: a node serves, queues or refuses a request in the same step. The waits form no
-//! circle:
+//! No handler of a message waits: a node serves, queues or refuses a request in the same step.
+//! Queued requests make nodes wait for each other. These waits form no circle:
 //!
 //! 1. A node with open requests and without ownership queues no request.
 //! 2. A queued request waits for an operation in flight (of the node, or of its giver by R4) or for
@@ -59,6 +60,9 @@
 //! 3. The nodes that upgrade one line are ordered by priority, then by id. While its operation is
 //!    in flight or its requests are open, an upgrading node queues only requests of writers that
 //!    come before it in this order.
+//! 4. So in a chain of waiting nodes each node comes behind the node that waits for it. The last
+//!    node waits for an operation or for local code. `line/pledge.rs` has the same argument for
+//!    pledges.
 //!
 //! ```
 //! use latchwork_latch::{LatchWord, WordOp, WordVerb};

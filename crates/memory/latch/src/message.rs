@@ -5,16 +5,17 @@ use smallvec::SmallVec;
 
 use crate::hold::Want;
 
-/// The number of an invalidation request. The number wraps.
+/// The number of an invalidation request. The number wraps at
+/// [`Rules::seq_modulus`](crate::Rules::seq_modulus).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Seq(pub u16);
 
 /// The access for which an invalidation request is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RequestKind {
-    /// PeerRd: the sender waits to read.
+    /// The sender waits to read (SELCC's PeerRd).
     Read,
-    /// PeerWr: the sender waits to write.
+    /// The sender waits to write (SELCC's PeerWr).
     Write,
 }
 
@@ -30,9 +31,9 @@ impl RequestKind {
     }
 }
 
-/// An invalidation request (SELCC 5.1). The sender cannot withdraw the request (rule R5). Until the
-/// one final answer arrives, the sender keeps its shared bit, its frame and the record that takes
-/// the answer.
+/// An invalidation request (SELCC 5.1). The sender cannot withdraw the request (rule R5 of the
+/// [crate]). Until the one final answer arrives, the sender keeps its shared bit, its frame
+/// and the line record that takes the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct InvalidationRequest {
     /// The requester.
@@ -142,13 +143,13 @@ pub enum LatchMessage {
 /// The most requests that a node queues per line: as many as there are other nodes.
 pub const REMEMBERED_MAX: usize = ComputeNodeId::MAX as usize - 1;
 
-/// The number of queued requests that can travel with a hand-over. The giver sends the others on
-/// after the hand-over.
+/// The number of queued requests that can travel with a hand-over: a message of 14 words has room
+/// for ten beside the grant. The giver sends the others on after the hand-over.
 pub const TRAVELLING_MAX: usize = 10;
 
 /// Queued requests in order of arrival. A hand-over with more requests than can travel sorts them
-/// by priority. The first two need no allocation: every miss makes a record, and most lines are
-/// wanted by few nodes.
+/// by priority. The first two requests need no heap allocation, because every miss makes a record
+/// and few nodes want most lines.
 pub type QueuedRequests = SmallVec<[InvalidationRequest; 2]>;
 const _: () = assert!(REMEMBERED_MAX > TRAVELLING_MAX, "a queue holds what travels");
 const _: () =

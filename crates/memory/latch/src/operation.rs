@@ -4,7 +4,8 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::{LatchWord, NodeSet};
 
-/// An operation on a line's latch word. A node has at most one in flight per line (rule R1).
+/// An operation on a line's latch word. A node has at most one in flight per line (rule R1 of the
+/// [crate]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WordOp {
     /// Sets the own shared bit, then reads the line.
@@ -28,11 +29,11 @@ pub enum WordOp {
     Downgrade,
     /// Makes another node the exclusive holder.
     HandOver(ComputeNodeId),
-    /// Clears the bit of a refused reader, as SELCC does instead of a registered wait. Only in
-    /// disciplines that the model refutes.
+    /// Clears the bit of a refused reader, as SELCC does instead of a registered wait. Only without
+    /// [`Rules::registered_wait`](crate::Rules::registered_wait), which the model refutes.
     Undo,
     /// Like [`WordOp::Downgrade`], but also sets the bit of the served reader, as SELCC does. Only
-    /// in disciplines that the model refutes.
+    /// without [`Rules::registered_wait`](crate::Rules::registered_wait).
     DowngradeFor(ComputeNodeId),
 }
 
@@ -53,9 +54,9 @@ pub enum WordVerb {
 impl WordOp {
     /// The atomic verb that `me` posts for this operation.
     ///
-    /// Of the shared bits, a verb changes only the own one (R2). A takeover also clears the bits
-    /// that were pledged to `me`. [`WordOp::DowngradeFor`], which no discipline uses, also sets the
-    /// bit of the reader.
+    /// Of the shared bits, a verb changes only the bit of `me` (R2). A takeover also clears the
+    /// bits that were pledged to `me`. [`WordOp::DowngradeFor`] breaks R2 and also sets the bit of
+    /// the reader.
     ///
     /// A verb changes the exclusive field in two ways only: by a compare-and-swap of an exact word
     /// in which the field is zero, or by an addition of the holder (R3).

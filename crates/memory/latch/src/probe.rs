@@ -2,26 +2,28 @@
 //!
 //! A connection can fail during a batch. Then a prefix of the requests of the batch has taken
 //! effect, and the rest never will. The node reads the word afterwards and looks at its own field:
-//! its shared bit, or whether the exclusive field names the node. That field decides: since the
-//! post, no operation but this one can have made the change that shows success, and none can have
-//! undone it.
+//! its shared bit, or whether the exclusive field names the node. The field decides: since the post
+//! only this operation can have changed the field, and no operation can have undone the change.
+//! That follows from the rules R1 to R5 of the [crate], for each operation:
 //!
-//! | operation | own field before | applied, if now | other causes of that change |
-//! | --- | --- | --- | --- |
-//! | `AcquireShared` | bit clear | bit set | none: R2, and R1 for the node itself |
-//! | `Poll` | bit set | any: it changes nothing, and the probe is as good | |
-//! | `AcquireExclusive` | not the holder | the holder | a hand-over: only as the answer to a request, and none is open (R5) |
-//! | `Upgrade` | not the holder | the holder | as above |
-//! | `TakeOver`, `UpgradeOver` | not the holder | the holder | none: a pledged bit keeps the exclusive field at zero |
-//! | `ReleaseShared` | bit set | bit clear | none: R2, and a node that releases has not pledged |
-//! | `ReleaseExclusive` | the holder | not the holder | none: no other node makes this node the holder again (R3), as above |
-//! | `Downgrade` | the holder | not the holder | as above |
-//! | `HandOver` | the holder | not the holder | as above; the receiver must not change the word before it is settled (R4) |
+//! 1. `AcquireShared` sets the bit. Only the node sets its bit (R2), and it has no other operation
+//!    in flight (R1).
+//! 2. `Poll` changes nothing. The probe reads the word in place of `Poll`.
+//! 3. `AcquireExclusive` and `Upgrade` make the node the holder. Only a hand-over could do so too.
+//!    A hand-over answers a request of the node (R5), and the node has no request open.
+//! 4. `TakeOver` and `UpgradeOver` make the node the holder. While a pledged bit stands, the
+//!    exclusive field is zero, so no holder can hand over.
+//! 5. `ReleaseShared` clears the bit. Only the node clears its bit, or a writer to which the node has
+//!    pledged (R2). A node that releases has not pledged.
+//! 6. `ReleaseExclusive` and `Downgrade` end the node's time as the holder. Only the holder does so
+//!    (R3). The node does not become the holder again by a hand-over, because it has no request open.
+//! 7. `HandOver` makes another node the holder, as in 6. The receiver changes nothing before the
+//!    giver has reported (R4).
 //!
 //! An operation that was not applied can be posted again, with the requests before it in its batch:
-//! the node's ownership is unchanged. If a compare-and-swap was not applied, and would fail on the
-//! present word, it counts as refused by that word. `Undo` belongs to a discipline without R1 and
-//! R2, where the word cannot decide.
+//! the node's ownership is unchanged. A compare-and-swap that was not applied, and would fail on
+//! the present word, counts as refused by that word. `Undo` breaks R1 and R2, so the word cannot
+//! decide about `Undo`.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::ComputeNodeId;
@@ -49,8 +51,9 @@ impl WordOp {
         let bit = now.shared().contains(me);
         let holder = now.exclusive() == Some(me);
         match self {
-            // While the own bit is set, no node becomes the holder of a word without a holder (R3).
-            // So a holder in `now` proves that the word had a holder when the bit was set.
+            // A node becomes the holder of a word without one only by a compare-and-swap that
+            // expects this node's bit clear (R3). So if `now` has a holder, the word had one when
+            // the bit was set.
             WordOp::AcquireShared if bit => {
                 strict_assert!(self.verb(me) == WordVerb::Add(LatchWord::shared_by(me).bits()));
                 over(now.plus(LatchWord::shared_by(me).bits().wrapping_neg()))
@@ -113,8 +116,8 @@ mod tests {
         }
     }
 
-    /// Whether the discipline permits `by` to apply `op` to `word`. No node hands over to this
-    /// node, which has no open request, or to a node that waits to read.
+    /// Whether the rules permit `by` to apply `op` to `word`. No node hands over to this node,
+    /// which has no open request, or to a node that waits to read.
     fn may(op: WordOp, by: ComputeNodeId, word: LatchWord) -> bool {
         let bit = word.shared().contains(by);
         let holder = word.exclusive() == Some(by);
@@ -202,8 +205,9 @@ mod tests {
         if done { Outcome::Done } else { Outcome::Refused }
     }
 
-    /// For every operation of [`operations`] but `Poll`, on every word, applied or cut off, before
-    /// and after all steps of the other nodes: the decision is true.
+    /// The decision is right for every operation of [`operations`] but `Poll`, on every word. The
+    /// other nodes take any steps before the operation and after it. The operation is applied, or
+    /// its batch fails before it.
     #[test]
     fn the_own_field_tells_what_happened() {
         let me = node(ME);
@@ -212,7 +216,7 @@ mod tests {
             if matches!(op, WordOp::HandOver(to) if to == me) {
                 continue;
             }
-            // The receiver may have its grant already, and is not settled (R4).
+            // The receiver may have its grant, but the giver has not reported to it (R4).
             let (pledged, settling) = match op {
                 WordOp::HandOver(to) => (NodeSet::EMPTY, NodeSet::of(to)),
                 WordOp::TakeOver(pledged) | WordOp::UpgradeOver(pledged) => {
@@ -221,8 +225,8 @@ mod tests {
                 _ => (NodeSet::EMPTY, NodeSet::EMPTY),
             };
             let posted_on = words().filter(|&word| {
-                // The precondition concerns the own field, which stays. The compare-and-swap may
-                // still fail.
+                // Only the own field is known when the operation is posted. The rest of the word
+                // may change before the operation is applied.
                 may(op, me, word)
             });
             let found: BTreeSet<LatchWord> =

@@ -1,6 +1,7 @@
-//! The rules that a line machine follows. The defaults are the word discipline. `settle`,
-//! `registered_wait` and `binding` turn a rule of the discipline off, so that the model can prove
-//! that it detects the missing rule. The other fields choose a policy or a number.
+//! The rules that a line machine follows. The defaults are the word discipline (R1 to R5 of the
+//! [crate]). `settle`, `registered_wait` and `binding` can turn a rule of the discipline
+//! off: a test then shows that the model detects the missing rule. The other fields choose a policy
+//! or a number.
 
 use latchwork_strict::strict_assert;
 
@@ -9,8 +10,8 @@ use crate::message::{Seq, TRAVELLING_MAX};
 /// The rules that a node's machines follow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rules {
-    /// R4: a node neither releases nor hands on a line that it received by a grant, before the
-    /// giver's operation on the word is known to be complete.
+    /// R4: before the giver has reported its operation on the word complete, the receiver of a
+    /// grant neither releases the line nor hands it on.
     pub settle: bool,
     /// R2: the bit of a refused reader stays as a registered wait. Off: the reader clears the bit
     /// by another addition while it already requests the line from the holder. The holder sets the
@@ -58,7 +59,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The whole word discipline.
+    /// The whole word discipline, with the releases of SELCC 4.4.3 in place of takeovers.
     pub const DISCIPLINE: Rules = Rules {
         settle: true,
         registered_wait: true,

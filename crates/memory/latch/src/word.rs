@@ -44,7 +44,7 @@ impl LatchWord {
         LatchWord(bits)
     }
 
-    /// Whether the exclusive field has a reserved id, which no discipline writes.
+    /// Whether the exclusive field has a reserved id, which no word operation writes.
     pub const fn is_impossible(self) -> bool {
         self.0 & Self::EXCLUSIVE != 0 && self.exclusive().is_none()
     }
@@ -131,7 +131,7 @@ impl NodeSet {
         NodeSet(self.0 | other.0)
     }
 
-    /// The set without those of `other`.
+    /// The set without the nodes of `other`.
     #[must_use]
     pub const fn less(self, other: NodeSet) -> Self {
         NodeSet(self.0 & !other.0)

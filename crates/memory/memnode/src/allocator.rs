@@ -1,6 +1,6 @@
 //! [`LineAllocator`]: the allocation of lines at a compute node.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use latchwork_fabric::Port;
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use crate::chunks::{Claims, Fresh};
 use crate::task_mutex::Turn;
@@ -24,11 +24,11 @@ use crate::{Epochs, Pool, PoolError};
 ///        ▲──────────── every node has published a later epoch ─────────────────┘
 /// ```
 ///
-/// A freed line belongs to the node that freed it, whichever node allocated it. A node that leaves
-/// has two ways to return chunks. It can return the unallocated rest of each chunk
+/// A freed line belongs to the node that freed the line, whichever node allocated it. A node that
+/// leaves has two ways to return chunks: the unallocated rest of each chunk
 /// ([`give_back_rests`](LineAllocator::give_back_rests)), or all of its chunks with their content
-/// ([`give_back_chunks`](LineAllocator::give_back_chunks)). Lines that it freed are not allocated
-/// any more, except with their chunks.
+/// ([`give_back_chunks`](LineAllocator::give_back_chunks)). Lines that a node freed before it left
+/// are allocated again only when their chunks are returned.
 ///
 /// Neither the allocator nor [`Epochs`] accesses a line. After the allocation, the line's user
 /// takes it exclusively and begins a new life in its [`LineHeader`](crate::LineHeader). The user
@@ -42,11 +42,23 @@ pub struct LineAllocator {
     fresh: Mutex<VecDeque<Fresh>>,
     /// The number of chunks from which lines are taken in turn.
     stripes: usize,
-    /// No chunk is left to claim.
+    /// The last search found no chunk to claim.
     exhausted: AtomicBool,
     /// Other nodes may have returned chunks since the last search for chunks.
     look_again: AtomicBool,
+    aside: Mutex<Aside>,
+    /// Whether `aside` names a memory node. Written under its lock.
+    has_aside: AtomicBool,
     claims: Turn<Claims>,
+}
+
+/// Lines and rests of chunks that this node does not allocate now, because their memory nodes
+/// failed a request.
+#[derive(Debug, Default)]
+struct Aside {
+    nodes: BTreeSet<MemoryNodeId>,
+    lines: Vec<GlobalAddr>,
+    rests: Vec<Fresh>,
 }
 
 impl LineAllocator {
@@ -60,6 +72,8 @@ impl LineAllocator {
             stripes: epochs.settings().stripes.max(1),
             exhausted: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
+            aside: Mutex::new(Aside::default()),
+            has_aside: AtomicBool::new(false),
             claims: Turn::new(claims),
             pool,
         })
@@ -73,19 +87,41 @@ impl LineAllocator {
     /// A line, if the node has one at hand. Posts no verb.
     pub fn try_allocate(&self) -> Option<GlobalAddr> {
         strict_assert!(self.stripes > 0, "lines come from one chunk at least");
-        if let Some(line) = self.epochs.limbo().take() {
-            strict_assert!(
-                self.pool.check_line(line).is_ok(),
-                "a freed line {line} is no line of the pool"
-            );
+        if let Some(line) = self.take_freed() {
             return Some(line);
         }
         let mut fresh = self.fresh.lock();
-        // A chunk is missing: the allocating task must claim another chunk first.
+        // Fewer chunks than `stripes` are in turn: the allocating task must claim another chunk.
         if fresh.len() < self.stripes && !self.exhausted.load(Ordering::Relaxed) {
             return None;
         }
         self.take_fresh(&mut fresh)
+    }
+
+    /// A freed line that is ready, on a memory node that is not set aside.
+    fn take_freed(&self) -> Option<GlobalAddr> {
+        loop {
+            let line = self.epochs.limbo().take()?;
+            strict_assert!(
+                self.pool.check_line(line).is_ok(),
+                "a freed line {line} is no line of the pool"
+            );
+            // Relaxed: the flag only saves the lock. If the memory node was set aside just now, its
+            // line fails at the first request, like the line that caused the setting aside.
+            if self.has_aside.load(Ordering::Relaxed) {
+                let mut aside = self.aside.lock();
+                if aside.nodes.contains(&line.node()) {
+                    aside.lines.push(line);
+                    continue;
+                }
+            }
+            return Some(line);
+        }
+    }
+
+    /// A line at hand, even if fewer chunks than `stripes` are in turn.
+    fn take_any(&self) -> Option<GlobalAddr> {
+        self.take_freed().or_else(|| self.take_fresh(&mut self.fresh.lock()))
     }
 
     /// A line of the next chunk in turn.
@@ -117,14 +153,20 @@ impl LineAllocator {
     ///
     /// 1. a line at hand;
     /// 2. a line of a chunk that is claimed now;
-    /// 3. a line that becomes ready within [`reuse_wait`](crate::PoolSettings::reuse_wait).
+    /// 3. a line that becomes ready within [`reuse_wait`](crate::PoolSettings::reuse_wait);
+    /// 4. a line that was [set aside](LineAllocator::set_aside).
+    ///
+    /// A memory node that fails the claim of a chunk is passed over while another source has a
+    /// line.
     ///
     /// Only one task of the node claims chunks at a time. Lines that were freed since the caller's
     /// own operation began do not become ready before that operation ends.
     ///
     /// # Errors
     /// [`PoolError::OutOfMemory`], [`PoolError::Timeout`] after
-    /// [`deadline`](crate::PoolSettings::deadline), and failures of the fabric.
+    /// [`deadline`](crate::PoolSettings::deadline), and failures of the fabric when no source has a
+    /// line. [`PoolError::Corrupt`] once for a damaged owner word of a chunk; later allocations
+    /// pass over the chunk.
     pub async fn allocate(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
         if let Some(line) = self.try_allocate() {
             return Ok(line);
@@ -136,7 +178,7 @@ impl LineAllocator {
     }
 
     async fn allocate_slowly(&self, port: &Port, handle: &Handle) -> Result<GlobalAddr, PoolError> {
-        {
+        let failure = {
             let mut claims = self.claims.take().await;
             if self.look_again.swap(false, Ordering::Relaxed) {
                 claims.rewind();
@@ -146,40 +188,51 @@ impl LineAllocator {
                 if let Some(line) = self.try_allocate() {
                     return Ok(line);
                 }
-                let Some(fresh) = claims.claim(port, &self.pool).await? else { break };
+                let fresh = match claims.claim(port, &self.pool).await {
+                    Ok(Some(fresh)) => fresh,
+                    Ok(None) => {
+                        // Relaxed: the flag only saves a search for chunks, and the lock orders the
+                        // rests of chunks.
+                        self.exhausted.store(true, Ordering::Relaxed);
+                        break None;
+                    }
+                    // The next claim passes over the damage, so this error is the only report.
+                    Err(error @ PoolError::Corrupt { .. }) => return Err(error),
+                    Err(error) => break Some(error),
+                };
                 strict_assert!(
                     fresh.next < self.pool.geometry().lines_per_chunk(),
                     "a claimed chunk has no line left"
                 );
                 self.fresh.lock().push_back(fresh);
             }
-            // Relaxed: the flag only saves a search for chunks, and the lock orders the rests of
-            // chunks.
-            self.exhausted.store(true, Ordering::Relaxed);
-        }
+        };
         let settings = self.epochs.settings();
         let until = handle.now() + settings.reuse_wait;
         loop {
-            // Counted before the search for ready lines: a line that waits now may be ready then.
+            // Counted before the search for ready lines. A line that waits at the count may be
+            // ready at the search, and then must not be missed.
             let resting = self.resting();
-            if let Some(line) = self.try_allocate() {
+            if let Some(line) = self.take_any() {
                 return Ok(line);
             }
             let now = handle.now();
             if resting == 0 || now >= until {
-                return Err(self.out_of_memory());
+                self.restore_aside();
+                let error = || failure.unwrap_or_else(|| self.out_of_memory());
+                return self.take_any().ok_or_else(error);
             }
             self.epochs.advance(port, now).await?;
-            if let Some(line) = self.try_allocate() {
+            if let Some(line) = self.take_any() {
                 return Ok(line);
             }
             handle.sleep(settings.tick_interval).await;
         }
     }
 
-    /// Frees a line. Before the call, the line's user made it unreachable for every node; after the
-    /// call it does not access the line. The line is reused when no operation can know its address;
-    /// see [`crate::epoch`].
+    /// Frees a line. Before the call, the line's user has made the line unreachable for every node.
+    /// After the call the user does not access the line. The line is reused when no operation can
+    /// know its address; see [`crate::epoch`].
     ///
     /// # Errors
     /// [`PoolError::BadAddress`].
@@ -189,8 +242,8 @@ impl LineAllocator {
         Ok(())
     }
 
-    /// Takes back a line whose address no other task ever had, for immediate reuse: an operation
-    /// allocated the line and ended before it linked the line anywhere.
+    /// Takes back a line whose address no other task ever had, for immediate reuse. An operation
+    /// allocated the line and ended before it stored the address anywhere.
     ///
     /// # Errors
     /// [`PoolError::BadAddress`].
@@ -201,6 +254,37 @@ impl LineAllocator {
         Ok(())
     }
 
+    /// Like [`LineAllocator::give_back`], for a line whose memory node failed the first request for
+    /// the line. The compute node's lines and rests of chunks on that memory node are allocated
+    /// again only when no other line is left.
+    ///
+    /// # Errors
+    /// [`PoolError::BadAddress`].
+    pub fn set_aside(&self, line: GlobalAddr) -> Result<(), PoolError> {
+        self.pool.check_line(line)?;
+        let node = line.node();
+        let mut aside = self.aside.lock();
+        let mut fresh = self.fresh.lock();
+        aside.rests.extend(fresh.iter().filter(|rest| rest.chunk.node() == node));
+        fresh.retain(|rest| rest.chunk.node() != node);
+        strict_assert!(!aside.lines.contains(&line), "{line} is set aside twice");
+        aside.lines.push(line);
+        aside.nodes.insert(node);
+        self.has_aside.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes all lines and rests that were set aside allocatable.
+    fn restore_aside(&self) {
+        let mut aside = self.aside.lock();
+        self.has_aside.store(false, Ordering::Relaxed);
+        let Aside { lines, rests, .. } = std::mem::take(&mut *aside);
+        for line in lines {
+            self.epochs.limbo().give_back(line);
+        }
+        self.fresh.lock().extend(rests);
+    }
+
     /// Notes that other nodes may have returned chunks. The next allocation that needs a chunk
     /// searches all chunks.
     pub fn look_again(&self) {
@@ -208,38 +292,40 @@ impl LineAllocator {
         self.look_again.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the unallocated rests of this node's chunks to the pool. For a node that leaves: it
-    /// allocates nothing any more, and none of its allocations is in flight.
+    /// Returns the unallocated rests of this node's chunks to the pool. For a node that leaves:
+    /// none of its allocations is in flight, and the node allocates nothing any more.
     ///
     /// # Errors
     /// Failures of the fabric.
     pub async fn give_back_rests(&self, port: &Port) -> Result<(), PoolError> {
         let mut claims = self.claims.take().await;
         claims.give_back_tried(port).await?;
+        self.restore_aside();
         loop {
-            // Removed here before other nodes can claim it.
+            // The rest is removed here before another node can claim it.
             let rest = self.fresh.lock().pop_front();
             let Some(rest) = rest else { return Ok(()) };
             claims.give_back_rest(port, &self.pool, rest).await?;
         }
     }
 
-    /// Returns all of this node's chunks to the pool, with their content, and returns their number.
-    /// For a node that leaves, and that has ensured the following:
+    /// Returns all of this node's chunks to the pool, with their content. The result is the number
+    /// of these chunks. For a node that leaves, and that has ensured the following:
     ///
-    /// - No node uses a line in them any more: no name and no other line leads there. No node that
-    ///   used these lines allocates any more, because each such node may have lines at hand that it
-    ///   freed, whichever node allocated them.
-    /// - All operations are over that were in progress when that became true ([`Epochs::outlast`]),
-    ///   as before any reuse.
+    /// - No node uses a line of these chunks any more: no name and no other line leads there.
+    /// - No node that used these lines allocates any more. Each such node may have freed some of
+    ///   these lines, and could allocate them again.
+    /// - All operations are over that were in progress when the first condition became true
+    ///   ([`Epochs::outlast`]), as before any reuse.
     ///
-    /// A chunk in which a latch word still names a node is kept: it is not used again.
+    /// A chunk in which a latch word still names a node is not returned, and is not used again.
     ///
     /// # Errors
     /// Failures of the fabric.
     pub async fn give_back_chunks(&self, port: &Port) -> Result<u64, PoolError> {
         let mut claims = self.claims.take().await;
         claims.give_back_tried(port).await?;
+        self.restore_aside();
         self.fresh.lock().clear();
         claims.give_back_all(port, &self.pool).await
     }

@@ -1,5 +1,6 @@
 //! [`Catalogue`]: named objects that a joining node can find.
 
+use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ impl ObjectKind {
     pub const DATABASE: ObjectKind = ObjectKind(2);
     /// A database with a log. The value is the address of its root.
     pub const LOGGED_DATABASE: ObjectKind = ObjectKind(3);
+    /// An R-tree. The value is the address of its root.
+    pub const RTREE: ObjectKind = ObjectKind(4);
 }
 
 impl fmt::Display for ObjectKind {
@@ -37,6 +40,7 @@ impl fmt::Display for ObjectKind {
             ObjectKind::TREE => f.write_str("a tree"),
             ObjectKind::DATABASE => f.write_str("a database without a log"),
             ObjectKind::LOGGED_DATABASE => f.write_str("a database with a log"),
+            ObjectKind::RTREE => f.write_str("an R-tree"),
             ObjectKind(number) => write!(f, "an object of kind {number}"),
         }
     }
@@ -56,8 +60,8 @@ pub struct CatalogueEntry {
 /// The table of named objects on memory node 0: tree roots, tables, counters. A name stays
 /// permanently, and the number of names is limited. The object of a name can be removed, and
 /// another object registered under the name. [`Pool::catalogue`](crate::Pool::catalogue) creates a
-/// `Catalogue`. The catalogue keeps a copy of what it has read. So the remover of an object must
-/// ensure that no node uses an entry that it found before.
+/// `Catalogue`, which keeps a copy of all entries that it has read. So a caller that removes an
+/// object must ensure that no node uses a copy of the entry.
 ///
 /// ```text
 ///   directory  | 3 | 1 | 4 | 0 | 0 ..      a word names a record, number plus one; filled in order
@@ -68,22 +72,23 @@ pub struct CatalogueEntry {
 /// Registration has three steps:
 ///
 /// 1. The node takes a record for itself by a fetch-and-add.
-/// 2. It fills the record.
-/// 3. It enters the record by one compare-and-swap of the first empty directory word. The node has
-///    read all words before, so it knows that this word is the first empty one.
+/// 2. The node fills the record.
+/// 3. The node enters the record by one compare-and-swap of the first empty directory word. The
+///    node has read all earlier words, so the node knows that this word is the first empty one.
 ///
 /// Hence:
 ///
 /// - An entry is complete when it is visible.
-/// - Two entries never have the same name. The directory word of the second would still be empty
-///   when its node reads the words, so that node has read the first entry and its name.
+/// - Two entries never have the same name. The node of the later entry has read all earlier
+///   directory words, and so the earlier entry with its name.
 /// - No node waits for another.
-/// - A registration with a dropped future takes effect or not. It costs at most one record.
+/// - A registration with a dropped future takes effect or not. Such a registration costs at most
+///   one record.
 ///
-/// Only the value of a record changes, by compare-and-swap. The removal of the object sets a value
-/// that stands for none. The next registration of the name sets the value of the new object. So a
-/// name keeps its place permanently, which makes the name unique. The reuse of a name uses up
-/// nothing.
+/// Only the value of a record changes, by compare-and-swap. The removal of the object sets the
+/// value to [`u64::MAX`], which stands for no object. The next registration of the name sets the
+/// value of the new object. So a name keeps its record permanently, and the reuse of a name takes
+/// no further record.
 ///
 /// ```
 /// # use latchwork_fabric::{AnyFabric, Port};
@@ -198,8 +203,8 @@ impl Catalogue {
                 }
             };
             strict_assert!(mine < RECORDS, "a record outside the table was taken");
-            // No other node enters this record. So after an ambiguous outcome the word shows whose
-            // record it names.
+            // No other node enters this record. So after an ambiguous outcome the word shows
+            // whether this registration took effect.
             let enter = async || port.compare_swap(layout::directory(index), 0, mine + 1).await;
             let found = repeatedly(enter).await?;
             if found == 0 || found == mine + 1 {
@@ -227,9 +232,9 @@ impl Catalogue {
         if entry.value != NONE || entry.kind != kind {
             return exists;
         }
-        // Of two nodes that do this, the second one finds the value of the first. After an
-        // ambiguous outcome, a node may find its own value: two objects with one value would be one
-        // object.
+        // Of two nodes that register the name, the second finds the value of the first. After an
+        // ambiguous outcome, a node may find its own value. Then its registration took effect: the
+        // value of another object would differ.
         let enter = async || port.compare_swap(layout::record_value(record), NONE, value).await;
         let found = repeatedly(enter).await?;
         strict_assert!(value != NONE, "an object is registered as none");
@@ -238,9 +243,11 @@ impl Catalogue {
         if is_mine { Ok(()) } else { exists }
     }
 
-    /// Removes the object of a name, if it has one; then the name is free for another object.
-    /// Returns `false` if this catalogue finds no object, or if the name has another object by now.
-    /// The caller must ensure that no node uses the object any more, whenever that node found it.
+    /// Removes the object of a name, if there is one. Then the name is free for another object.
+    /// Returns `false` if this catalogue finds no object, if another node has removed the object,
+    /// or if the name has another object by now. After an unknown outcome of its verb, a call that
+    /// finds no object returns `true`, although another node may have removed the object. The
+    /// caller must ensure that no node uses the object any more, whenever that node found it.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -253,14 +260,20 @@ impl Catalogue {
             (at, known.records[at])
         };
         let value = layout::record_value(record);
-        let found = repeatedly(async || port.compare_swap(value, entry.value, NONE).await).await?;
+        let tries = Cell::new(0);
+        let attempt = async || {
+            tries.set(tries.get() + 1);
+            port.compare_swap(value, entry.value, NONE).await
+        };
+        let found = repeatedly(attempt).await?;
         // The next lookup of this name reads the present value again.
         self.known.lock().entries[at].value = NONE;
-        Ok(found == entry.value || found == NONE)
+        // After an unknown outcome, the earlier attempt may have removed the object.
+        Ok(found == entry.value || found == NONE && tries.get() > 1)
     }
 
     /// The object with this name, if there is one. An object that this catalogue has read before is
-    /// returned without another look, even if another node has removed it since.
+    /// returned from the copy, even if another node has removed the object since.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -287,8 +300,8 @@ impl Catalogue {
         }
     }
 
-    /// All objects, in the order of the first registration of their names. New names are read; of a
-    /// known name, the copy shows the object, or the lack of one, that was read last.
+    /// All objects, in the order of the first registration of their names. New names are read from
+    /// the memory node. For a known name the result has the object, or none, that was read last.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`], and failures of the fabric.
@@ -338,7 +351,7 @@ impl Catalogue {
                 let Some(record) = word.checked_sub(1) else { return Ok(()) };
                 let entry = read_record(port, record).await?;
                 let mut known = self.known.lock();
-                // Another task may have added the entry meanwhile.
+                // Another task may have added the entry during the read.
                 if known.entries.len() == index {
                     known.entries.push(entry);
                     strict_assert!(

@@ -39,28 +39,30 @@ pub(crate) struct Fresh {
 ///    a rest       |   63   |  first free line            |  the lines before it are in use
 /// ```
 ///
+/// Another process may damage an owner word. A rest without a used or without a free line is
+/// impossible: its owner word is an error once, and the chunk is not claimed.
+///
 /// A node claims chunk `k` of a memory node by a compare-and-swap of owner word `k`. The
 /// compare-and-swap changes the word from free, or from a rest, to the tag of the node's
 /// registration. On each memory node the lowest chunk goes first. A claim takes two verbs: a READ
 /// of owner words and the compare-and-swap. A counter of chunks would take one verb. But a
-/// fetch-and-add with a lost answer loses a chunk, and the owner table names the owner of each
-/// chunk.
+/// fetch-and-add with a lost answer would lose a chunk, and no table would name the owners.
 ///
-/// This makes cancellation safe:
+/// A claim whose future is dropped loses no chunk:
 ///
 /// 1. The outcome for every chunk below the cursor is known. The cursor moves only with a result,
 ///    and without an await in between.
-/// 2. A claim with a dropped future concerns the chunk at the cursor or after it, whatever its
-///    outcome. The next claim on that memory node tries that chunk again. If it finds the old word,
-///    or the tag of its own registration, the chunk becomes the node's own. Otherwise another node
-///    has claimed the chunk.
+/// 2. A claim with a dropped future concerns the chunk at the cursor or a later chunk, whatever the
+///    outcome of that claim. The next claim on that memory node tries that chunk again. If the next
+///    claim finds the old word, or the tag of the node's own registration, the node owns the chunk.
+///    Otherwise another node has claimed the chunk.
 /// 3. The node notes the old word before it tries. If the word has the node's tag, the old word
 ///    shows which lines are free: no other node has changed the word in between.
 /// 4. For the same reasons a claim with an ambiguous outcome can be tried again at once.
 ///
-/// A chunk is returned by a compare-and-swap from the tag. It becomes free if no line in it is in
-/// use, and otherwise a rest. Only the owner returns a chunk, when the owner leaves and none of its
-/// claims is in flight.
+/// A chunk is returned by a compare-and-swap from the tag. The chunk becomes free if no line in the
+/// chunk is in use. Otherwise the chunk becomes a *rest*: its lines from `next` on are free. Only
+/// the owner returns a chunk, when the owner leaves and none of its claims is in flight.
 #[derive(Debug)]
 pub(crate) struct Claims {
     tag: u64,
@@ -103,16 +105,26 @@ impl Claims {
     }
 
     /// Claims a chunk: round robin over the memory nodes, beginning with the node's id modulo their
-    /// number. `None` when no memory node has one. After that a claim costs no verb until
-    /// [`Claims::rewind`].
+    /// number. `None` when no memory node has a chunk to claim. After that a claim costs no verb
+    /// until [`Claims::rewind`]. A memory node that fails is passed over. The call fails with the
+    /// first failure if no other memory node has a chunk. The call fails at once at a damaged owner
+    /// word, and the next call goes on behind that word.
     pub(crate) async fn claim(
         &mut self,
         port: &Port,
         pool: &Pool,
     ) -> Result<Option<Fresh>, PoolError> {
+        let mut failure = None;
         for _ in 0..self.cursors.len() {
             let node = self.next;
-            let found = self.claim_on(port, pool, node).await?;
+            let found = match self.claim_on(port, pool, node).await {
+                Ok(found) => found,
+                Err(error @ PoolError::Corrupt { .. }) => return Err(error),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    None
+                }
+            };
             self.next = (node + 1) % self.cursors.len();
             if let Some((index, next)) = found {
                 let chunk = pool.geometry().chunk_addr(MemoryNodeId(node as u16), index);
@@ -123,7 +135,7 @@ impl Claims {
                 return Ok(Some(Fresh { chunk, next }));
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
     }
 
     /// Claims a chunk of one memory node. Returns its index and its first free line.
@@ -145,6 +157,11 @@ impl Claims {
             );
             let owners = port.read_words(layout::owner(id, first), count as usize).await?;
             for (index, owner) in (first..).zip(owners) {
+                if owner >> 56 == REST && !is_rest(owner, pool.geometry().lines_per_chunk()) {
+                    self.cursors[node] = index + 1;
+                    let addr = layout::owner(id, index);
+                    return Err(PoolError::Corrupt { what: "owner word of a chunk", addr });
+                }
                 let has = self.owned.contains(&(id.0, index));
                 let taken = if has { None } else { self.take(port, id, index, owner).await? };
                 self.cursors[node] = index + 1;
@@ -215,8 +232,9 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns all chunks of this node, with their content, and returns their number. A chunk stays
-    /// if one of its latch words names a node: that node may still use the line, or died with it.
+    /// Returns all chunks of this node to the pool, with their content. The result is the number of
+    /// these chunks. A chunk stays if one of its latch words names a node: that node may still use
+    /// the line, or died as an owner of the line.
     pub(crate) async fn give_back_all(
         &mut self,
         port: &Port,
@@ -240,9 +258,9 @@ impl Claims {
         index: u32,
         word: u64,
     ) -> Result<(), PoolError> {
-        // The tag is in the word until this succeeds. After an earlier success with an unknown
-        // outcome, other nodes may have changed the word: then the compare-and-swap changes
-        // nothing.
+        // The tag is in the word until this compare-and-swap succeeds. An earlier attempt with an
+        // unknown outcome may have succeeded, and other nodes may have changed the word since. Then
+        // this attempt changes nothing.
         let owner = layout::owner(id, index);
         strict_assert!(word >> 56 == 0 || word >> 56 == REST, "a chunk goes back to an owner");
         strict_assert!(
@@ -255,6 +273,13 @@ impl Claims {
     }
 }
 
+/// Whether an owner word names a first free line that a chunk of `lines` lines can have.
+fn is_rest(owner: u64, lines: u32) -> bool {
+    let next = owner & ((1 << 56) - 1);
+    owner >> 56 == REST && (1..u64::from(lines)).contains(&next)
+}
+
+/// The first free line of a chunk with this owner word, which is free or a possible rest.
 fn first_free(owner: u64) -> u32 {
     if owner >> 56 == REST { owner as u32 } else { 0 }
 }

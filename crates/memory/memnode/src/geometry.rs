@@ -10,11 +10,10 @@ use crate::PoolError;
 /// Sizes of chunks and lines, one pair for the whole pool, and the arithmetic that follows from
 /// them.
 ///
-/// A memory node is an array of chunks. Chunk space 0 belongs to the superblock; the chunks that
-/// are given out start at offset `chunk_size`, so the base of the chunk of any address is the
-/// address with its low bits cleared. A chunk starts with the **latch table**: word `k` is the
-/// latch word of line `k`. The table is rounded up to whole lines, so every line is aligned to its
-/// size.
+/// A memory node is an array of spaces of `chunk_size` bytes. Space 0 has the superblock and no
+/// lines. Each other space is a chunk, so the base of a chunk is any address in the chunk with its
+/// low bits cleared. A chunk starts with the **latch table**: word `k` is the latch word of line
+/// `k`. The table is rounded up to whole lines, so every line is aligned to its size.
 ///
 /// ```text
 ///  chunk base
@@ -54,7 +53,7 @@ impl Geometry {
     pub const MIN_LINE: u32 = 512;
     /// Largest line in bytes.
     pub const MAX_LINE: u32 = 64 << 10;
-    /// A chunk holds at least this many lines' worth of bytes, its latch table included.
+    /// The size of a chunk, its latch table included, is at least this many times the line size.
     const MIN_LINES: u64 = 4;
 
     const _SIZES: () = assert!(
@@ -72,7 +71,7 @@ impl Geometry {
     ///
     /// # Errors
     /// [`PoolError::LineSize`] or [`PoolError::ChunkSize`] when a size is not a power of two within
-    /// its limits, or the chunk is too small for its lines; the message names sizes that would do.
+    /// its limits, or the chunk is too small for its lines. The message names a possible size.
     pub fn new(chunk_size: u64, line_size: u32) -> Result<Geometry, PoolError> {
         if !line_size.is_power_of_two() || !(Self::MIN_LINE..=Self::MAX_LINE).contains(&line_size) {
             let wanted = line_size.clamp(Self::MIN_LINE, Self::MAX_LINE).next_power_of_two();

@@ -11,7 +11,7 @@
 //!  32768    owners          1 word per chunk, up to the end of the chunk space
 //! ```
 //!
-//! All of it is zero before the memory node is formatted.
+//! The whole chunk space is zero before the memory node is formatted.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, WORD};
@@ -19,10 +19,10 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, WORD};
 /// The memory node with the pool's epochs and catalogue.
 pub(crate) const FIRST: MemoryNodeId = MemoryNodeId(0);
 
-/// The cluster's epoch.
+/// The word with the cluster's epoch.
 pub(crate) const EPOCH: GlobalAddr = GlobalAddr::new(FIRST, 256);
 
-/// The number of catalogue records that were taken.
+/// The word that counts the catalogue records that were taken.
 pub(crate) const RECORD_COUNTER: GlobalAddr = GlobalAddr::new(FIRST, 1024);
 
 /// The number of names for which the catalogue has room.

@@ -14,7 +14,7 @@
 //!   │  catalogue)│        ▲ claimed whole, by one compare-and-swap
 //!   └────────────┘        │
 //!                  LineAllocator (one per compute node) ◄── retire ── user ◄── allocate
-//!                         │ freed lines rest until
+//!                         │ freed lines wait until
 //!                      Epochs: no operation of any node can know them
 //! ```
 //!
@@ -28,14 +28,15 @@
 //! - A chunk has one owner at a time, and a line is allocated to one user at a time.
 //! - A freed line is not reused while an operation is in progress anywhere that began before the
 //!   line was freed.
-//! - The latch words of a chunk's free lines are zero when the chunk is claimed: memory nodes are
-//!   formatted once, from zeroed memory. A whole chunk is returned only if all its latch words are
-//!   zero.
+//! - The latch words of a chunk's free lines are zero when the chunk is claimed. First, memory
+//!   nodes are formatted once, from zeroed memory. Second, a whole chunk is returned only if all
+//!   its latch words are zero.
 //! - Every future may be dropped at any await, unless its documentation says otherwise. No mutex is
-//!   held across an await. The turn of a task (at the node's epoch slot, or at its chunks) may be.
+//!   held across an await. Only a task's turn (`task_mutex`) at the node's epoch slot or at its
+//!   chunks may be held across an await.
 //! - Every wait for the fabric ends, because the fabric completes every verb. Allocations and the
-//!   begin of operations also have a deadline for other waits. A node that leaves waits without a
-//!   deadline for the turn of another task.
+//!   begin of operations also have a deadline for other waits. When a node leaves, its wait for the
+//!   turn of another task has no deadline.
 //!
 //! A dead compute node keeps its chunks and its retired lines. [`Epochs::retire`] reclaims its
 //! epoch slot. The owner table names the chunks of a dead node.

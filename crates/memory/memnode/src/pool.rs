@@ -18,8 +18,8 @@ const _: () = assert!(
     "a memory node shows its state by its first word"
 );
 
-/// The pool of memory nodes that compute nodes share. A `Pool` has the data that are equal for all
-/// compute nodes and never change. Clones are cheap.
+/// The pool of memory nodes that compute nodes share. A `Pool` has the data of the superblocks,
+/// which are equal for all compute nodes and never change. Clones are cheap.
 ///
 /// Each memory node starts with a superblock of eight words:
 ///
@@ -208,7 +208,7 @@ impl Pool {
         self.total_chunks() * u64::from(self.geometry().lines_per_chunk())
     }
 
-    /// The pool's catalogue, with nothing read yet.
+    /// A new view of the pool's catalogue, which has read no entry yet.
     pub fn catalogue(&self) -> Catalogue {
         Catalogue::new()
     }

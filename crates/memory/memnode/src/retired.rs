@@ -14,15 +14,14 @@ use crate::epoch::Epoch;
 ///  retire ──► fresh ──stamp(e)──► stamped (e, line), oldest first ──release(safe > e)──► ready ──► allocate
 /// ```
 ///
-/// *Fresh* lines have no epoch yet. A verb reads the epoch, and the verb is posted after the lines
-/// were freed. The proof in [`crate::epoch`] needs that order.
+/// *Fresh* lines have no epoch yet. The verb that reads the epoch `e` for their mark is posted
+/// after these lines were freed. The proof in [`crate::epoch`] needs that order.
 #[derive(Default)]
 pub(crate) struct Limbo {
     state: Mutex<State>,
-    /// The number of fresh and stamped lines. As a hint, it saves the mutex in ticks without such
-    /// lines.
+    /// The number of fresh and stamped lines. A tick without such lines need not take the mutex.
     waiting: AtomicUsize,
-    /// The number of ready lines. As a hint, it saves the mutex on allocations from a new chunk.
+    /// The number of ready lines. An allocation without ready lines need not take the mutex.
     ready: AtomicUsize,
 }
 

@@ -8,15 +8,15 @@ pub struct PoolSettings {
     /// The interval at which an active node reads the cluster's epoch. Freed lines are reused after
     /// about three intervals, unless an operation takes longer.
     pub tick_interval: Duration,
-    /// How long a worker has no operation before it rests, or before it makes a node without online
-    /// workers idle.
+    /// How long a worker has no operation before the worker rests ([`crate::epoch`]). Also how long
+    /// a resting worker waits before it makes the node idle, if no worker is online.
     pub idle_after: Duration,
     /// How long an allocation waits for freed lines when no chunk is left.
     pub reuse_wait: Duration,
     /// The number of chunks from which a compute node takes lines in turn; 1 by default. The chunks
     /// are on as many memory nodes, if the pool has that many. More chunks spread even the few top
-    /// pages of an index over the memory nodes, where each NIC has a limited rate of atomics. Each
-    /// compute node claims this many chunks as soon as it claims one.
+    /// pages of an index over the memory nodes. That helps because the NIC of each memory node has
+    /// a limited rate of atomics. Each compute node claims this many chunks at its first claim.
     pub stripes: usize,
     /// The deadline of a wait for the fabric, or for another task of the node.
     pub deadline: Duration,

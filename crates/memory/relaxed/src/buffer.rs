@@ -17,10 +17,10 @@ use crate::{LostWrites, RelaxedError, WriteBufferSettings, WriteBufferSettingsEr
 /// One worker's access to coherent memory through a buffer of writes. The crate's page lists its
 /// guarantees.
 ///
-/// Clones share one buffer. The tasks that share it are one processor: their program order is the
-/// order in which their calls took effect. When the last clone is dropped, the writes in the buffer
-/// are carried out at once. Their failures are reported to the function given to
-/// [`new`](WriteBuffer::new).
+/// Clones share one buffer. In the sense of TSO and PSO, the tasks that share a buffer are one
+/// processor. Its program order is the order in which the calls of these tasks took effect. When
+/// the last clone is dropped, the buffer carries out its writes at once. Lost writes are reported
+/// to the function given to [`new`](WriteBuffer::new).
 pub struct WriteBuffer<M: CoherentMemory> {
     owner: Rc<Owner<M>>,
 }
@@ -118,8 +118,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// [`Consistency::Sequential`](crate::Consistency::Sequential) the call returns when the write
     /// is visible.
     ///
-    /// If the future is dropped before it returns, the write was not issued. (At `Sequential` it
-    /// may have been.)
+    /// If the future is dropped before it returns, the write was not issued. At `Sequential` the
+    /// write may have taken effect.
     ///
     /// # Errors
     /// [`RelaxedError::OutOfLine`], [`RelaxedError::Lost`] for earlier writes,
@@ -163,7 +163,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             shared.counts.borrow_mut().waits += 1;
             shared.start_all();
             if !shared.updates.go_on() {
-                // From here on the write waits for room, which updates do not take.
+                // From here on the write waits for room only. Updates may begin, because they take
+                // no room.
                 held_back = None;
                 let room = || (shared.is_closed() || shared.has_room(write)).then_some(());
                 shared.room.wait(room).await;
@@ -231,8 +232,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             return Ok(());
         }
         shared.memory.read(addr, |words| words.read_bytes(offset, to)).await?;
-        // No await lies between that read and this: a write is in the buffer, or it was visible to
-        // that read.
+        // No await lies between the last validated read and the overlay. So each own write is in
+        // the buffer, or was visible to that read.
         self.check_lost()?;
         shared.queue.borrow().overlay(addr, offset, to);
         Ok(())
@@ -250,7 +251,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// back until they fail.
     ///
     /// # Errors
-    /// Earlier writes that were lost, and then nothing was changed; failures of the memory.
+    /// [`RelaxedError::Lost`] for earlier writes, after which the line is not changed; failures of
+    /// the memory.
     pub async fn update<R>(
         &self,
         addr: GlobalAddr,
@@ -262,8 +264,8 @@ impl<M: CoherentMemory> WriteBuffer<M> {
             // After a timeout the held-back writes have had their time.
             let _: Result<(), Elapsed> = shared.handle.timeout(by, shared.room.wait(gone)).await;
         }
-        // A task that shares the buffer must not write between the flush and the change: such a
-        // write is issued before the change and would become visible after it.
+        // A task that shares the buffer must not write between the flush and the change. Such a
+        // write is issued before the change, and would become visible after the change.
         let _update = shared.updates.begin(&shared.room);
         self.flush().await?;
         Ok(shared.memory.write(addr, change).await?)
@@ -289,9 +291,9 @@ impl<M: CoherentMemory> WriteBuffer<M> {
     /// Makes all writes visible and takes no more writes, from no clone either. Returns when none
     /// of the buffer's tasks uses the memory any more.
     ///
-    /// Await this before the worker leaves the memory: no other task can take the completions of
-    /// what the buffer's tasks posted. If the future is dropped before it returns, the effect is
-    /// that of a dropped [`flush`](WriteBuffer::flush) or of a dropped buffer.
+    /// Await this before the worker leaves the memory: no other worker can take the completions of
+    /// the verbs that the buffer's tasks posted. If the future is dropped before it returns, the
+    /// effect is that of a dropped [`flush`](WriteBuffer::flush) or of a dropped buffer.
     ///
     /// # Errors
     /// As [`flush`](WriteBuffer::flush).

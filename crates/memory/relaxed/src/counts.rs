@@ -12,7 +12,8 @@ pub struct WriteBufferCounts {
     pub merged: u64,
     /// Accesses that became visible.
     pub applied: u64,
-    /// Lines that were latched for these accesses: fewer when accesses became visible together.
+    /// Lines that were latched for these accesses. Accesses to one line that became visible
+    /// together count once.
     pub lines: u64,
     /// Reads for which the buffer had every byte.
     pub forwarded: u64,

@@ -1,37 +1,37 @@
-//! How buffered writes become visible: drain tasks (`lane`), each of which obtains one line, and a
-//! clock.
+//! How buffered writes become visible: drain tasks (*lanes* in the code), each of which obtains one
+//! line at a time, and a clock task for the batch delay.
 //!
 //! ```text
 //!   a batch is full, the first write's batch delay has passed, a flush, no room
 //!        │ due
 //!   lane 0   ensure(line of write 1) ───────────► here ─► apply
 //!   lane 1   ensure(line of write 2) ────► here ─► pso: apply      tso: apply behind write 1
-//!   lane 2   ensure(line of write 3) ──────────► here ─► ...            (SEL: keep it for that, a while)
+//!   lane 2   ensure(line of write 3) ──────────► here ─► ...            (SEL: keep the line for a while)
 //! ```
 //!
 //! Lines are obtained in parallel at every level; the levels differ in when the lines are written.
-//! With partial store order, a line is written as soon as it is here. With total store order, the
-//! first write and the writes after it whose lines are here are applied at one instant: all their
-//! latches are held together before the first latch is released. No reader can see one of these
-//! writes without the others. So within this group any two writes to one line are one access, even
-//! with writes to other lines between them.
+//! With partial store order, a line is written as soon as it is here. With total store order, a
+//! group of the first writes whose lines are here is applied at one instant: all latches are held
+//! together before the first latch is released. No reader can see one write of the group without
+//! the others. So within the group any two writes to one line are one access, even with writes to
+//! other lines between them.
 //!
 //! A line that arrives before its turn is a prefetched line (Gharachorloo, Gupta and Hennessy, "Two
 //! Techniques to Enhance the Performance of Memory Consistency Models", 1991). Where a node keeps
-//! lines until another node requests them, no reservation keeps this line. Other nodes take the
-//! line like any other, and its drain task obtains it again when its turn has come. A reservation
-//! would be a wait for one line while holding others: contended lines would stay at nodes that wait
-//! for other contended lines.
+//! lines until another node requests them, no reservation keeps this line. Other nodes can take the
+//! line, and its drain task obtains the line again when its turn has come. With reservations, a
+//! node would hold lines while it waits for another line. Contended lines would then stay at nodes
+//! that wait for other contended lines.
 //!
 //! Where a line is released with its ticket (SEL), the early line would have been obtained in vain.
-//! So its drain task keeps the line for a short time: until nothing has become visible for as long
+//! So its drain task keeps the line for a short time: until no write has become visible for as long
 //! as lines take to arrive (see [`WriteBufferSettings::hold`](crate::WriteBufferSettings::hold)).
 //! After that time, two nodes that keep lines for which the other one waits release their lines.
-//! The drain task of the first write keeps no line while it waits, so it gets through. Then the
-//! other drain tasks obtain their lines again in parallel.
+//! The drain task of the first write keeps no line while it waits for its own, so that drain task
+//! gets its line. Then the other drain tasks obtain their lines again in parallel.
 //!
-//! Every line is obtained with its write's deadline, so that a node that SEL refuses again and
-//! again begins no long back-off shortly before the deadline (`CoherentMemory::ensure_by`).
+//! Every line is obtained with its write's deadline (`CoherentMemory::ensure_by`). So a node that
+//! SEL refuses again and again begins no long back-off shortly before the deadline.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -52,7 +52,8 @@ use crate::{Consistency, LossCause};
 /// The maximum number of lines that become visible at one instant: their latches are held together.
 const GROUP_MAX: usize = 32;
 
-/// The weight of one line in the mean of the times that lines take to arrive is one in this many.
+/// The weight of the last line in the mean of the times that lines take to arrive is 1/N (N is this
+/// number).
 const OBTAINING_SHARE: u32 = 8;
 
 /// Without progress, a line is kept for at most this many times
@@ -86,7 +87,8 @@ pub(crate) async fn clock<M: CoherentMemory>(shared: Rc<Shared<M>>) {
         if shared.handle.timeout(at, end).await.is_ok() {
             return;
         }
-        // The write that set this time may have left, and a later write may be the first now.
+        // The write that set this time may have become due in the meantime. Then a later write
+        // decides when its own batch delay ends.
         let first = shared.queue.borrow().lingers_until();
         if first.is_some_and(|first| first <= shared.handle.now()) {
             shared.start_all();
@@ -101,8 +103,8 @@ impl<M: CoherentMemory> Shared<M> {
             let asked = self.handle.now();
             let line = self.memory.ensure_by(Need { addr, mode: AccessMode::Exclusive }, by);
             let in_time = pin!(self.handle.timeout(by, line));
-            // Another drain task may make the entry visible: this entry's line was the last that
-            // was missing.
+            // Another drain task may make the entry visible in the meantime, in one group with its
+            // own entry. Then this wait ends.
             let Some(end) = self.unless_settled(lane, seq, in_time).await else { return };
             let cause = match end {
                 Ok(Ok(ticket)) => {
@@ -134,8 +136,8 @@ impl<M: CoherentMemory> Shared<M> {
         self.obtaining.set(mean - mean / OBTAINING_SHARE + took / OBTAINING_SHARE);
     }
 
-    /// How long a line is kept from other nodes while nothing becomes visible: as long as it takes
-    /// to obtain a line. A line that is released sooner was mostly obtained in vain. The time is
+    /// How long a line is kept from other nodes while no write becomes visible: as long as lines
+    /// take to arrive. A line that is released sooner was mostly obtained in vain. The time is
     /// bounded, because the measured times contain the times for which other nodes keep their
     /// lines.
     fn hold(&self) -> Duration {
@@ -143,9 +145,9 @@ impl<M: CoherentMemory> Shared<M> {
         self.obtaining.get().clamp(hold, hold * HOLD_TIMES)
     }
 
-    /// Waits until it is an entry's turn, or the entry is settled. The wait ends when nothing has
-    /// become visible for a while: other nodes may wait for this line, and the first entry may wait
-    /// for theirs.
+    /// Waits until it is an entry's turn, or the entry is settled (visible or lost). The wait also
+    /// ends when no write has become visible for a while. Other nodes may wait for this line, while
+    /// the first entry waits for a line of theirs.
     async fn keep(&self, lane: usize, seq: u64) {
         let mut since = self.handle.now();
         loop {
@@ -229,7 +231,8 @@ impl<M: CoherentMemory> Shared<M> {
                     strict_assert!(entry.addr == guard.addr(), "a write reaches another line");
                     Some(now)
                 }
-                // A task that finds the line and loses it again and again also reaches this check.
+                // This check also ends the attempts of a task that obtains the line again and again
+                // and loses it each time.
                 Err(_) if now <= entry.by => return,
                 _ => None,
             }
@@ -248,7 +251,8 @@ impl<M: CoherentMemory> Shared<M> {
         let mut applied = 0;
         let (late, now) = {
             let queue = self.queue.borrow();
-            // All latches first: what follows happens at one instant, and `now` is that instant.
+            // All latches are taken before `now` is read. So all writes below take effect at one
+            // instant, which is `now`.
             let (group, mut guards) = self.latch_first(&queue);
             let now = self.handle.now();
             for (entry, at) in queue.entries().zip(&group).take_while(|(entry, _)| now <= entry.by)
@@ -282,9 +286,9 @@ impl<M: CoherentMemory> Shared<M> {
         }
     }
 
-    /// Latches the lines of the first entries. Ends at the first entry that needs a further latch
-    /// and is not due or cannot get the latch, and after [`GROUP_MAX`] latches. Returns for each of
-    /// these entries the index of its line's latch.
+    /// Latches the lines of the first entries. Ends at the first entry that needs a further latch,
+    /// if that entry is not due, if its latch is not free, or if [`GROUP_MAX`] latches are held.
+    /// Returns the latches, and for each entry before that the index of its line's latch.
     fn latch_first(&self, queue: &Queue<M::Operation>) -> (Vec<usize>, Guards<'_>) {
         let (mut group, mut guards) = (Vec::new(), Guards::new());
         for entry in queue.entries() {

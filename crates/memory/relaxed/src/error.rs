@@ -11,8 +11,8 @@ use thiserror::Error;
 /// Why a call failed.
 #[derive(Clone, Debug, Error)]
 pub enum RelaxedError {
-    /// Writes that were issued earlier never became visible, and never will. The call itself did
-    /// nothing; the next call works again.
+    /// Writes that were issued earlier never became visible, and never will. The call itself had no
+    /// effect. The next call works again.
     #[error("{0}")]
     Lost(LostWrites),
     /// The line of this call could not be used.

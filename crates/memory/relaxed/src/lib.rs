@@ -1,29 +1,30 @@
 //! Relaxed consistency: writes that return at once and become visible later (SELCC 6.2).
 //!
-//! Coherent memory is sequentially consistent: a write waits until the line is here and every other
-//! copy is invalid. A [`WriteBuffer`] stands between a worker and that memory. A blind write enters
-//! the buffer and returns. The lines of a batch of writes are obtained in parallel, so
-//! invalidations and transfers overlap. Several writes to one line become one access.
+//! Coherent memory is sequentially consistent: a write waits until its node has the line and every
+//! other copy is invalid. A [`WriteBuffer`] stands between a worker and that memory. A blind write,
+//! which reads nothing, enters the buffer and returns. The buffer requests the lines of a batch of
+//! writes in parallel, so their invalidations and transfers overlap. Several writes to one line
+//! become one access.
 //!
 //! ```text
 //!   write ──► buffer ──(batch full, batch delay, flush, no room)──► drain tasks: ensure ─► applied
 //!               ▲                                                                   visible to all
-//!   read ───────┴─ own writes first; what is not here comes from coherent memory
+//!   read ───────┴─ bytes of own buffered writes; all other bytes from coherent memory
 //! ```
 //!
 //! # Levels
 //!
-//! | may a reader see ... | [`Sequential`](Consistency::Sequential) | [`Tso`](Consistency::Tso) | [`Pso`](Consistency::Pso) |
+//! | can this be seen? | [`Sequential`](Consistency::Sequential) | [`Tso`](Consistency::Tso) | [`Pso`](Consistency::Pso) |
 //! | --- | --- | --- | --- |
-//! | that a worker read before its earlier write to another line was visible (SB, R) | never | yes | yes |
-//! | a later write of a worker, and not its earlier one to another line (MP, S, 2+2W) | never | never | yes |
-//! | a later write of a worker, and not its earlier one to the same line | never | never | never |
-//! | a part of a write | never | never | never |
-//! | two writes in one order, while another reader sees them in the other (IRIW, WRC) | never | never | never |
-//! | a line go back in time (CoRR) | never | never | never |
-//! | its own worker's write not yet | never | never | never |
-//! | a worker's read after its own later write (LB) | never | never | never |
-//! | that a write is not there, later than the deadline after it was issued | never | only if it was lost | only if it was lost |
+//! | a worker reads before its earlier write to another line is visible (SB, R) | never | yes | yes |
+//! | a worker's later write is visible before its earlier write to another line (MP, S, 2+2W) | never | never | yes |
+//! | a worker's later write is visible before its earlier write to the same line | never | never | never |
+//! | a part of a write is visible before the rest | never | never | never |
+//! | two readers see two writes in different orders (IRIW, WRC) | never | never | never |
+//! | a reader sees an older value of a line after a newer one (CoRR) | never | never | never |
+//! | a worker does not see its own earlier write | never | never | never |
+//! | a worker reads a value that depends on its own later write (LB) | never | never | never |
+//! | a write whose deadline has passed is not visible | never | only if it was lost | only if it was lost |
 //!
 //! `Tso` is total store order and `Pso` partial store order (SPARC Architecture Manual 8, appendix
 //! K; Owens, Sarkar and Sewell, "A Better x86 Memory Model: x86-TSO", 2009), with a line as the
@@ -36,14 +37,15 @@
 //! # When writes are merged
 //!
 //! - `Pso`: with any write in the buffer to the same line.
-//! - `Tso`, in the buffer: with the previous write, if that write is to the same line. A merge
-//!   across a write to another line would show one of the two too early, or the other too late.
-//! - `Tso`, as writes become visible: the first writes of the buffer whose lines are all here are
-//!   applied at one instant, under all their latches together. Within such a group, writes to one
-//!   line are one access, wherever they stand (like the atomic groups of stores of Ros and Kaxiras,
-//!   "Non-Speculative Store Coalescing in Total Store Order", 2018). Latches are taken without
-//!   waiting. The group ends at the first write that needs a further latch and is not due or cannot
-//!   get the latch. A group has at most 32 lines.
+//! - `Tso`, in the buffer: with the previous write, if that write is to the same line. Take writes
+//!   to the lines A, B and A. A merge of the first and the third would show the third before B, or
+//!   the first after B.
+//! - `Tso`, as writes become visible: a group of the oldest writes is applied at one instant, while
+//!   the latches of all its lines are held. Within a group, all writes to one line are one access
+//!   (as in the atomic groups of stores of Ros and Kaxiras, "Non-Speculative Store Coalescing in
+//!   Total Store Order", 2018). The latches are taken without a wait. A write to a further line
+//!   ends the group if that write is not due, if the line is not at the node, or if another task
+//!   holds the latch. A group has at most 32 lines.
 //!
 //! # What holds
 //!
@@ -51,18 +53,19 @@
 //!   or it is lost. A loss is reported exactly once, with its line and its bytes: by the next call
 //!   that can fail, or by the function given to [`WriteBuffer::new`]. With `Tso`, the writes after
 //!   a lost one are lost too, so the visible writes are always a prefix of the issued ones. With
-//!   `Pso`, only the writes of the same access are lost. No new write is taken before the loss is
-//!   reported.
-//! - A dropped future leaves nothing half done: a write was issued or not, and a flush continues by
-//!   itself. At `Sequential`, a dropped write may have taken effect or not.
+//!   `Pso`, only the writes that were merged into the same access are lost. The buffer refuses new
+//!   writes until the loss is reported.
+//! - After a dropped future, a write was issued or not, and a flush continues by itself. At
+//!   `Sequential`, a dropped write may have taken effect or not.
 //! - A dropped buffer still carries out its writes, as long as the executor of its worker runs.
 //! - The buffer is bounded: a write to a full buffer waits for room. A write during an update waits
-//!   for the end of that update, and the next update waits for that write. Both of these waits end
-//!   at a deadline.
-//! - No drain task waits for a line while it keeps another line. Where nodes keep lines, a line
-//!   that arrives before its turn is not kept from other nodes. Where the line would be released at
-//!   once (SEL), its own drain task keeps it until nothing has become visible for a while, at least
-//!   [`WriteBufferSettings::hold`].
+//!   for the end of that update. The next update waits until the buffer has taken that write. Both
+//!   of these waits end at a deadline.
+//! - No drain task waits for a line while it keeps another line. A line that arrives before its
+//!   turn stays in the cache, and other nodes may take the line before the turn comes. SEL releases
+//!   a line after each access. So with SEL the drain task of an early line keeps the line for its
+//!   turn. The drain task releases the line when no write has become visible for
+//!   [`WriteBufferSettings::hold`] or longer.
 //! - A line that is freed while the buffer has writes to it is not reused before these writes are
 //!   applied or lost.
 //!

@@ -22,8 +22,8 @@ impl Piece {
     }
 }
 
-/// The sum of several writes to one line: pieces in order, none of which overlaps or touches
-/// another.
+/// The combined bytes of several writes to one line: pieces in order of their offsets, none of
+/// which overlaps or touches another.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Pieces(Vec<Piece>);
 

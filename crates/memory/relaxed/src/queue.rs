@@ -23,8 +23,8 @@ pub(crate) struct Entry<O> {
     pub(crate) pieces: Pieces,
     /// The drain task of this entry.
     pub(crate) lane: Option<usize>,
-    /// The epoch guard of the entry's first write, kept until the entry is visible or lost. So a
-    /// line that is freed meanwhile is not reused before.
+    /// The epoch guard of the entry's first write, kept until the entry is visible or lost. So the
+    /// line is not reused earlier, even if it is freed.
     _operation: O,
 }
 
@@ -88,8 +88,8 @@ impl<O> Queue<O> {
     ///
     /// With partial store order, the entry of the line. With total store order, only the last entry
     /// of all. A merge into any other entry would make the write visible before the writes in
-    /// between, or the earlier write visible after them. (Entries that are applied at one instant
-    /// are merged then; see `drain`.)
+    /// between, or the earlier write visible after them. Entries that are applied at one instant
+    /// share a latch instead; see `drain`.
     fn mergeable(&self, addr: GlobalAddr) -> Option<usize> {
         let of_line = |entry: &Entry<O>| entry.addr == addr;
         match self.settings.consistency {
@@ -172,7 +172,7 @@ impl<O> Queue<O> {
         self.next
     }
 
-    /// Whether no entry older than `seq` is left.
+    /// Whether all entries below `seq` are visible or lost.
     pub(crate) fn is_settled_below(&self, seq: u64) -> bool {
         self.entries.front().is_none_or(|first| first.seq >= seq)
     }

@@ -62,9 +62,9 @@ pub struct WriteBufferSettings {
     /// A write is visible to all nodes this long after it was issued, or it never becomes visible
     /// and is reported as lost. 10 ms by default: many times the time to obtain a line.
     pub deadline: Duration,
-    /// The batch delay: a write waits at most this long for others that fill its batch. 20 µs by
-    /// default; less than the deadline. After this delay the write becomes visible as soon as its
-    /// line is here, with [`Consistency::Tso`] also those of the writes before it.
+    /// The batch delay: a write waits at most this long for later writes that fill its batch. 20 µs
+    /// by default; less than the deadline. After this delay the write becomes visible as soon as
+    /// its line is here. With [`Consistency::Tso`] all earlier writes must be visible, too.
     pub linger: Duration,
     /// The number of writes whose lines are obtained at the same time, 1 to
     /// [`BATCH_MAX`](WriteBufferSettings::BATCH_MAX); 8 by default. When this many writes wait,
@@ -76,13 +76,13 @@ pub struct WriteBufferSettings {
     /// The maximum number of bytes in the buffer, at least a line's payload; 64 KiB by default.
     pub bytes: usize,
     /// Only for [`Consistency::Tso`] over memory that keeps no lines (SEL). A line that arrived
-    /// before its turn is kept from other nodes until nothing became visible for a while: as long
-    /// as lines took to arrive lately, but at least this long and at most 8 times this long. 10 µs
-    /// by default. With a longer time fewer lines are obtained twice. But two nodes that keep what
-    /// the other one waits for stand still for that time.
+    /// before its turn is kept from other nodes until no write has become visible for a time T. T
+    /// is the time that lines took to arrive lately, but at least this value and at most 8 times
+    /// this value. 10 µs by default. With a longer time fewer lines are obtained twice. But two
+    /// nodes, each of which keeps a line for which the other waits, make no progress for T.
     pub hold: Duration,
-    /// The cost of putting a write into the buffer, or of finding one there, in a simulated world.
-    /// 0 by default; on a real machine this work takes real time anyway.
+    /// The charged time of putting a write into the buffer, or of finding a write there, in a
+    /// simulated world. 0 by default. In real time this setting has no effect.
     pub cost: Duration,
 }
 

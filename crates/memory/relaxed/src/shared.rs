@@ -40,8 +40,8 @@ pub(crate) struct Shared<M: CoherentMemory> {
     pub(crate) obtaining: Cell<Duration>,
     /// Drain tasks that do not have their line wait here for the turn of their entry.
     pub(crate) progress: Signal,
-    /// Updates in progress. No write is taken meanwhile: the write would be issued before the
-    /// update's change and become visible after it.
+    /// Updates in progress. The buffer takes no write during an update: the write would be issued
+    /// before the update's change, and would become visible after that change.
     pub(crate) updates: Updates,
     /// The buffer takes no more writes.
     closed: Cell<bool>,
@@ -145,7 +145,7 @@ impl<M: CoherentMemory> Shared<M> {
         let mut queue = self.queue.borrow_mut();
         if let Some(&Entry { seq, addr, by, .. }) = queue.take_job(lane) {
             strict_assert!(lane < self.lanes.borrow().len(), "a job for a lane that is not there");
-            // Another event than a job may have woken the drain task.
+            // The drain task may have been woken for another reason and still be in the list.
             self.idle.borrow_mut().retain(|idle| *idle != lane);
             return Poll::Ready(Some(Job { seq, addr, by }));
         }
@@ -193,7 +193,7 @@ impl<M: CoherentMemory> Shared<M> {
         (!lost.is_empty()).then_some(LostWrites(lost))
     }
 
-    /// Gives losses that are not reported yet to the `on_loss` function of a closed buffer.
+    /// Passes the losses that no call has reported to the `on_loss` function of a closed buffer.
     fn report(&self) {
         if let Some(lost) = self.take_lost() {
             (self.on_loss)(lost);

@@ -10,7 +10,7 @@ use slab::Slab;
 #[derive(Default)]
 pub(crate) struct Signal(RefCell<Slab<Waker>>);
 
-/// One waiter's place, freed when it is dropped.
+/// One waiter's place in the signal, freed when the waiter is dropped.
 struct Place<'a> {
     signal: &'a Signal,
     key: Option<usize>,

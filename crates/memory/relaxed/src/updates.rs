@@ -11,8 +11,9 @@
 //! back. When no update is in progress any more but the buffer has no room, the write waits for
 //! room like any other write. Then updates may begin, because they make room.
 //!
-//! A write or an update may be a future that its task keeps and does not poll. So each waits for
-//! the other only until a deadline: then a write fails, and an update begins.
+//! A task may keep the future of a write or of an update and not poll it. So a write and an update
+//! wait for each other only until a deadline. At the deadline the write fails, and the update
+//! begins.
 
 use std::cell::Cell;
 

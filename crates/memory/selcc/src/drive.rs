@@ -13,7 +13,7 @@ use crate::pauses::{after_refusals, in_time, release_hold_off, window};
 use crate::selcc::{LatchSite, Selcc};
 use crate::wire::LineMessage;
 
-/// The number of bytes of a granted line that are prefetched.
+/// At most this many bytes of a granted line are prefetched.
 const READY_MAX: usize = 4 << 10;
 
 /// Whether only another node depends on this action.
@@ -68,8 +68,9 @@ impl Selcc {
             site.addr
         );
         let after = line.machine.hold();
-        // The want was met or withdrawn. It was met even if the line was granted to another node in
-        // the same step. A copy that comes back after a pledge does not meet a want to write.
+        // The want was met or withdrawn. A want counts as met even if the line was granted to
+        // another node in the same step. A copy that comes back after a pledge does not meet a want
+        // to write.
         if wanted && !line.machine.is_wanted() {
             line.refused_since = Time::ZERO;
         }
@@ -77,8 +78,8 @@ impl Selcc {
             worker.taken(site.addr, site.local, ownership(before), ownership(after));
         }
         let mut group = None;
-        // Actions are taken from the end. An action is large, there is mostly one, and the end of a
-        // drain touches all that may be left.
+        // Actions are popped from the end of the reversed list. There is mostly one action, and an
+        // action is large. A drain would touch the rest of the buffer when the drain ends.
         actions.reverse();
         let mut unasked = None;
         while let Some(action) = actions.pop() {
@@ -156,8 +157,8 @@ impl Selcc {
                 let asks = self.policy.rules.invalidate;
                 let mut pause = after_refusals(settings, asks, priority, refused_for);
                 if !asks {
-                    // No node grants the line to the longest waiter, so a waiter has to be awake
-                    // when the line is free.
+                    // Without requests (SEL) no holder grants the line to a waiter. So a waiter has
+                    // to look at the word at a moment at which the line is free.
                     let by = site.local.waiters.earliest_deadline();
                     pause = in_time(pause, settings.pause, by, now);
                 }
@@ -254,7 +255,7 @@ impl Selcc {
     /// Handles a message that has arrived.
     pub(crate) fn take_message(&self, site: &mut LatchSite<'_>, received: LineMessage) {
         let LineMessage { dirty, message } = received;
-        site.line.incoming_dirty = dirty;
+        site.line.incoming_dirty = dirty.within(site.worker.node.cache().line_size());
         get_ready(site, &message);
         self.drive(site, Event::Received(message));
     }
@@ -279,7 +280,7 @@ impl Selcc {
             }
             _ => return,
         };
-        // A node that cannot be reached does not wait for the answer.
+        // An error is ignored: a node without a connection to this node cannot get the answer.
         let _ = worker.send(addr, to, LineMessage::of(answer).encode(), false);
     }
 
@@ -335,9 +336,8 @@ impl Selcc {
 
     /// Ends a back-off early, for an access that must know at once whether the line is locked.
     ///
-    /// The alarm of the back-off stays and serves the next back-off. So the number of such accesses
-    /// does not change two things: the line has one alarm, and waiters that back off request the
-    /// line no more often.
+    /// The alarm of the back-off stays and serves the next back-off. So however many such accesses
+    /// come, the line has one alarm, and waiters that back off request the line no more often.
     fn end_pause(&self, site: &mut LatchSite<'_>) {
         site.line.retry_is_set = true;
         self.drive(site, Event::Retry);

@@ -1,4 +1,4 @@
-//! What becomes of a line when its word operation has ended.
+//! The end of a word operation: the line machine gets the completion, or the line fails.
 
 use latchwork_latch::{Event, WordOp};
 use latchwork_strict::strict_assert;

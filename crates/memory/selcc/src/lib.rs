@@ -1,8 +1,9 @@
 //! SELCC: cache coherence with the ownership of each line in the latch word of the line.
 //!
 //! [`Selcc`] is a protocol of `latchwork-engine`. The engine has the frames, the waiters and the
-//! messages. This crate has what knows the latch word: the line machines and their word
-//! operations, the requests of other nodes, back-offs and leases, and the wire format.
+//! messages. This crate has all code that knows the latch word: it drives the line machines of
+//! `latchwork-latch`, posts their word operations, and owns back-offs, line leases and the wire
+//! format.
 //!
 //! ```text
 //!   engine ── want, evict, serve, received, ended ──► latch::Line ──► Post(WordOp) ──► batches

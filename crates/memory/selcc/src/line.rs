@@ -1,4 +1,4 @@
-//! [`LatchLine`]: what the protocols of the latch word keep in the record of a line.
+//! [`LatchLine`]: the part of a line record that belongs to the protocols of the latch word.
 
 use latchwork_cache::{DirtyBounds, Ownership};
 use latchwork_coherence::AccessMode;
@@ -9,7 +9,8 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::line_lease::Lease;
 
-/// What the protocols of the latch word keep in the record of a line.
+/// The part of a line record that belongs to the protocols of the latch word: the line machine, the
+/// hold-off, the back-off and the line lease.
 #[derive(Debug)]
 pub struct LatchLine {
     pub(crate) machine: Line,

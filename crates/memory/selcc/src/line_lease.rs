@@ -2,9 +2,9 @@
 //! 5.3.1).
 //!
 //! Local accesses come before requests of other nodes, and so do accesses that wait for the local
-//! latch: a line moves among the workers of a node much faster than among nodes (SELCC 5.1.1).
-//! Where many workers want one line, an access always waits, and the requesting nodes would starve.
-//! The lease bounds their wait:
+//! latch. The reason is that a line moves among the workers of a node much faster than among nodes
+//! (SELCC 5.1.1). Where many workers want one line, some access always waits, and the requesting
+//! nodes would starve. The line lease bounds their wait:
 //!
 //! 1. Two counters start when local code has kept a request waiting: the reads and the writes that
 //!    had to wait for the local latch.

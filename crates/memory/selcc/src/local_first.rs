@@ -10,9 +10,10 @@ use crate::line_lease::Lease;
 use crate::selcc::{LatchSite, Selcc};
 
 impl Selcc {
-    /// Whether accesses that wait for the local latch come before requests of other nodes. They do
-    /// not if the line lease is over. Nor do they if no such access got the latch within
-    /// [`lapse`](latchwork_engine::NodeSettings::lapse): then their thread seems not to run.
+    /// Whether accesses that wait for the local latch come before requests of other nodes. The
+    /// accesses do not come first if the line lease is over. Nor do they if no such access got the
+    /// latch within [`lapse`](latchwork_engine::NodeSettings::lapse), because their threads are
+    /// most likely not running.
     #[inline]
     pub(crate) fn is_local_code_first(&self, site: &LatchSite<'_>, now: Time) -> bool {
         let (node, local) = (&*site.worker.node, &*site.local);
@@ -44,8 +45,8 @@ impl Selcc {
         }
     }
 
-    /// Ends the lease after all requests are answered: local code uses the ownership that is left,
-    /// and requests the rest.
+    /// Ends the lease after all requests are answered. The node still has some ownership or none.
+    /// Waiting accesses get that ownership, and the node requests the line for the others.
     fn end_lease(&self, site: &mut LatchSite<'_>) {
         strict_assert!(!site.line.machine.has_requests(), "a lease ends before its requests do");
         strict_assert!(site.line.lease == Lease::Off, "the lease goes on after its end");

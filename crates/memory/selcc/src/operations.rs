@@ -192,9 +192,9 @@ impl Operations {
         let mut batch = Batch::new();
         write_back(worker, group.addr, buffer, group.dirty, &mut batch);
         let latch = worker.node.geometry().latch_addr(group.addr).offset();
-        // The value that the atomic must find before the READ of the line is of use: the expected
-        // word of a compare-and-swap, or an empty exclusive field. Otherwise the line comes from
-        // the nodes that the word names.
+        // A mask, and the value that the atomic must find under the mask: the expected word of a
+        // compare-and-swap, or an empty exclusive field. With any other value the READ of the line
+        // is useless, because the line comes from the nodes that the word names.
         let mut found = (LatchWord::EXCLUSIVE, 0);
         batch.push(match op.verb(worker.node.id()) {
             WordVerb::Add(add) => {
@@ -215,8 +215,8 @@ impl Operations {
     }
 
     /// Posts a batch that ends with an atomic on the latch word. If the operation reads the line, a
-    /// READ of the line follows. The READ is of use if the atomic finds the value of `found` under
-    /// the mask of `found`.
+    /// READ of the line follows. `found` is a mask and a value: the fabric may omit the READ if the
+    /// atomic does not find the value under the mask.
     fn submit_word(
         &self,
         worker: &WorkerCore,

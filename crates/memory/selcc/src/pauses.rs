@@ -13,16 +13,17 @@ use latchwork_strict::strict_assert;
 ///    millisecond, far longer than healthy nodes usually make it wait.
 /// 2. A late node most likely requests in vain until a deadline ends its want, and every request
 ///    costs its receivers.
-/// 3. The price is small: the node learns at most about this part later that it can have the line.
+/// 3. The price is small: the line comes later by at most about this part of the wait.
 const LATE: u32 = 64;
 
-/// An access with a deadline gets about this many attempts until then, if each back-off is as long
-/// as the first and none reaches the lower bound. Accesses that are nearer to their deadlines back
-/// off for a shorter time, so that newcomers do not get every line.
+/// Without requests (SEL), a back-off is at most 1/N of the time until the access's deadline (N is
+/// this number), but not below the shortest back-off. So an access gets many attempts.
+/// Accesses that are nearer to their deadlines back off for a shorter time, so that later accesses
+/// do not get every line.
 const TURNS: u32 = 64;
 
-/// The back-off after so many refusals, the first of them `refused_for` ago, before the random
-/// draw. `asks`: refused nodes send invalidation requests.
+/// The back-off after `refusals` refusals, before the random draw. The first refusal was
+/// `refused_for` ago. `asks`: refused nodes send invalidation requests.
 pub(crate) fn after_refusals(
     settings: &NodeSettings,
     asks: bool,
@@ -48,15 +49,15 @@ pub(crate) fn window(settings: &NodeSettings, priority: u8) -> Duration {
     settings.hold_off.saturating_mul(u32::from(priority)).min(settings.hold_off_max)
 }
 
-/// The hold-off of a node that released a line without a hand-over: it leaves the line to
-/// requesters of this priority. The hold-off doubles with each step. So a few refusals find out how
-/// long a message and a word operation take, in any network.
+/// The hold-off of a node that released a line without a hand-over: the node leaves the line to
+/// requesters of this priority. The hold-off doubles with each step. So after a few refusals the
+/// hold-off is as long as a message and a word operation take, unless `hold_off_max` is shorter.
 pub(crate) fn release_hold_off(settings: &NodeSettings, priority: u8) -> Duration {
     doubled(settings.hold_off, priority.saturating_sub(1), settings.hold_off_max)
 }
 
-/// The back-off before the next attempt. It is `pause`, shortened if a waiter would otherwise have
-/// few attempts before the earliest deadline `by`. It is never shortened below `least`.
+/// The back-off before the next attempt: `pause`, shortened if a waiter would otherwise have few
+/// attempts before the earliest deadline `by`. The back-off is not shortened below `least`.
 pub(crate) fn in_time(pause: Duration, least: Duration, by: Option<Time>, now: Time) -> Duration {
     let shortened =
         by.map_or(pause, |by| pause.min((by.max(now) - now) / TURNS).max(least.min(pause)));

@@ -8,7 +8,8 @@ use latchwork_latch::Rules;
 pub struct Policy {
     /// The protocol's name.
     pub name: &'static str,
-    /// The rules of the line machine.
+    /// The rules of the line machine. The settings of a node replace `forwarding`, `takeover`,
+    /// `aging`, `starved_at` and `gives_back`, so a policy does not decide those.
     pub rules: Rules,
     /// Whether the node keeps a line after the access, until another node requests the line or its
     /// frame is needed (SELCC 4.1).
@@ -33,8 +34,7 @@ impl Policy {
     ///   line.
     /// - A refused node sends no message. The node backs off and tries again.
     ///
-    /// So a measured difference between SEL and SELCC comes from the protocol and not from the code
-    /// around the protocol.
+    /// SEL and SELCC run the same code otherwise. So a measured difference comes from the protocol.
     ///
     /// The word discipline is the same. In particular, the bit of a refused reader stays in the
     /// latch word as a registered wait, which the reader polls. Taking the bit back would have two

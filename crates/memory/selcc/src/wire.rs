@@ -123,7 +123,7 @@ impl LineMessage {
 
     /// The receiver of the words reads this message.
     fn check(&self, body: &Body) {
-        // The sender of a report is its subject, and stands in the message of the fabric.
+        // The words of such a message do not name its sender: the message of the fabric does.
         let from = match &self.message {
             LatchMessage::Pledged { by, .. }
             | LatchMessage::Taken { by, .. }
@@ -136,8 +136,8 @@ impl LineMessage {
         assert!(is_grant || self.dirty.is_empty(), "changes come with a grant: {self:?}");
     }
 
-    /// Reads the message in `wire`. `None` when `wire` is no such message, which a peer of another
-    /// version may send.
+    /// Reads the message in `wire`. `None` when `wire` is no message of this protocol. A peer of
+    /// another version may send such words.
     pub(crate) fn decode(wire: &Wire) -> Option<LineMessage> {
         let head = wire.body[0];
         let seq = Seq((head >> 16) as u16);

@@ -1,5 +1,5 @@
-//! Clusters of stand-ins: scripts that behave as memory nodes and programs do, from the view of the
-//! process that starts them.
+//! Clusters of stand-ins: scripts that behave like memory nodes and programs, as far as the process
+//! that starts them can see.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use latchwork_runtime::Clock;
 use tempfile::TempDir;
 
 pub(crate) const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
-/// How long any step may take on a busy machine.
+/// The longest time that any step may take on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The variable that all processes of a test inherit.
@@ -79,7 +79,7 @@ pub(crate) struct Running {
     child: Child,
     out: JoinHandle<String>,
     err: JoinHandle<String>,
-    /// The test's own mark, so that no other test's processes match.
+    /// The mark of this test, so that processes of other tests do not match.
     test: String,
 }
 
@@ -91,8 +91,8 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// Writes a script by another process. A file that one thread holds open for writing while another
-/// thread forks cannot be executed.
+/// Writes a script through another process. If this process wrote it, another thread could fork
+/// meanwhile, and the child would keep the file open for writing. Such a file cannot be executed.
 pub(crate) fn script(path: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
@@ -103,7 +103,7 @@ pub(crate) fn script(path: &Path, text: &str) {
     assert!(child.wait().expect("a shell").success());
 }
 
-/// Copies a program, in the same way.
+/// Copies a program through another process, for the same reason.
 pub(crate) fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(status.expect("cp").success());
@@ -111,7 +111,8 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 
 /// The command line of a run with the stand-ins.
 fn run(flags: &str, how: &str) -> String {
-    // A short time only for scripts that ignore requests. All others have the time that they need.
+    // The short limit is only for scripts that ignore requests. All other scripts get the time that
+    // they need.
     let patience = if how == "hangs" { 0.2 } else { LIMIT.as_secs_f64() };
     format!("run --bin . --results results --kill-after {patience} {flags} program -- {how}")
 }
@@ -138,7 +139,7 @@ impl Place {
         self.start_command(latchwork_processes::command(CLUSTER), arguments)
     }
 
-    /// Runs a program, with the stand-ins, by a line of a shell.
+    /// Runs a program with the stand-ins, started by a shell with this line.
     pub(crate) fn start_by(&self, line: &str, flags: &str, how: &str) -> Running {
         let mut shell = latchwork_processes::command("sh");
         shell.args(["-c", line, CLUSTER]);
@@ -167,7 +168,7 @@ impl Place {
         Running { child, out, err, test }
     }
 
-    /// Runs the command to its end, beside a running one.
+    /// Runs the command to its end, while another one runs.
     pub(crate) fn run_beside(&self, arguments: &str) -> Ended {
         let mut command = Command::new(CLUSTER);
         command.args(arguments.split_whitespace()).current_dir(self.directory.path());
@@ -220,12 +221,13 @@ impl Running {
         self.out.is_finished()
     }
 
-    /// Waits until the command and all its processes have ended, and checks that nothing is left.
+    /// Waits until the command and all its processes have ended, and checks that none of them left
+    /// a trace.
     pub(crate) fn wait(mut self) -> Ended {
         assert!(wait_until(|| self.is_over()), "it is not over");
         let pid = self.child.id();
         let status = self.child.wait().expect("a child").code();
-        // The guard ends after a killed command, and all other processes end before it.
+        // The guard of a killed command ends after all other processes.
         assert!(wait_until(|| self.err.is_finished()), "its guard is not over");
         let (out, err) = (self.out.join().expect("text"), self.err.join().expect("text"));
         let test = self.test.clone();
@@ -239,7 +241,7 @@ impl Running {
         Ended { status, out, err }
     }
 
-    /// Only waits until the command has ended.
+    /// Waits only until the command itself has ended.
     pub(crate) fn wait_alone(mut self) -> Option<i32> {
         self.child.wait().expect("a child").code()
     }
@@ -266,8 +268,8 @@ pub(crate) fn processes(test: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has).collect()
 }
 
-/// The directories that a command with this number has left: in the memory that processes share,
-/// and in the test's directory.
+/// The directories that the command with this process id has left: in shared memory, and in the
+/// test's directory.
 pub(crate) fn directories(test: &Path, pid: u32) -> Vec<String> {
     let names = |place: &Path| {
         let entries = fs::read_dir(place).into_iter().flatten().flatten();

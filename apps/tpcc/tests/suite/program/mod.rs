@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A small database, so that transactions meet.
+/// Flags for a small database, in which transactions often conflict.
 pub(crate) const SMALL: &str =
     "-w 2 --set items=500 --set customers=30 --cache-mb 16 --memory-mb 256";
 
-/// All checks of a run: three of the program, and those of the workload.
+/// The number of checks of a run: three of the program, and the checks of the workload.
 pub(crate) const CHECKS: usize = 17;
 
 pub(crate) fn tpcc(arguments: &str) -> Output {
@@ -26,7 +26,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs, demands success, and returns standard output and standard error.
+/// Runs the program, demands success, and returns standard output and standard error.
 pub(crate) fn good(arguments: &str) -> (String, String) {
     let output = tpcc(arguments);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -35,7 +35,7 @@ pub(crate) fn good(arguments: &str) -> (String, String) {
     (out, err)
 }
 
-/// Runs, demands success, and returns a document in which all checks succeeded.
+/// Runs the program, demands success, and returns a document in which all checks succeeded.
 pub(crate) fn document(arguments: &str) -> Value {
     let (out, err) = good(&format!("{arguments} --set output=json"));
     let document: Value = serde_json::from_str(&out).expect("nothing but JSON");
@@ -74,9 +74,9 @@ pub(crate) fn orders(at: &str) -> u64 {
     figure(line.expect("the sixth condition"), "ok     ")
 }
 
-/// Kills runs on this database, `count` one after the other, each with the flags for its number.
-/// After each kill the database must pass all checks, with all acknowledged orders. Returns the
-/// number of acknowledged orders.
+/// Kills `count` runs on this database, one after the other. `flags` gives the flags of each run by
+/// its number. After each kill the database must pass all checks, and must have all acknowledged
+/// orders. Returns the number of acknowledged orders.
 pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String) -> u64 {
     let at = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
     let (mut before, mut all) = (orders(&at), 0);
@@ -90,7 +90,7 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
         let out = BufReader::new(running.stdout.take().expect("piped"));
         let (says, said) = mpsc::channel();
         let reader = thread::spawn(move || {
-            // All output up to the death counts.
+            // Lines that were printed before the kill count as acknowledged.
             let mut acknowledged = 0;
             for line in out.lines().map_while(Result::ok) {
                 if line.starts_with("[Current] NEW_ORDER - ") {
@@ -102,10 +102,10 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
             }
             acknowledged
         });
-        // Some die before they have begun.
+        // Some runs die before they have begun.
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         let some = Duration::from_millis((random >> 33) % 500);
-        // At least one dies only after it has acknowledged an order.
+        // One run in five dies only after it has acknowledged an order.
         let enough = if round % 5 == 0 { 1 } else { 0 };
         while round % 5 != 4
             && said.recv_timeout(Duration::from_secs(60)).expect("it says what it does") < enough

@@ -61,15 +61,15 @@ fn a_fifo_without_a_writer_is_an_error_at_once() {
 fn a_fifo_is_read_until_its_writer_closes_it() {
     let directory = directory();
     let path = fifo(&directory);
-    // Open for reading and writing, so that the open does not wait.
+    // The FIFO is opened for reading and writing, so that the open does not wait.
     let mut writer = OpenOptions::new().read(true).write(true).open(&path).expect("a FIFO");
     let reader = std::thread::spawn(move || read(&path, SMALL));
     for _ in 0..3 {
         writer.write_all(b"line\n").expect("room");
         std::thread::yield_now();
     }
-    // The reader has opened the FIFO when it has read bytes. A close before that would discard the
-    // bytes.
+    // Wait until the reader has read the bytes. A close before the reader has opened the FIFO would
+    // discard the bytes.
     while rustix::io::ioctl_fionread(&writer).expect("a FIFO") > 0 {
         std::thread::yield_now();
     }

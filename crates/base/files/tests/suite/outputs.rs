@@ -1,4 +1,4 @@
-//! Outputs: files are replaced as a whole, other kinds of file are written.
+//! Outputs: regular files are replaced as a whole, and other kinds of files are written.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ fn fifo(directory: &TempDir) -> PathBuf {
     path
 }
 
-/// A reader that does not wait.
+/// Opens a FIFO for reading, without waiting.
 fn reader(path: &Path) -> File {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty()).expect("a FIFO").into()

@@ -1,4 +1,4 @@
-//! The primitives of loom with the interface of the primitives that they replace.
+//! The primitives of loom, with the interfaces of the primitives that they replace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ pub use loom::sync::atomic::{
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use loom::thread::yield_now;
 
-/// A thread that can be unparked. The thread type of loom loses the token of a thread that has just
-/// yielded.
+/// A thread that can be unparked. This type replaces the thread type of loom, which loses the
+/// unpark token of a thread that has just yielded.
 #[derive(Clone, Debug)]
 pub struct Thread(Arc<Token>);
 
@@ -24,21 +24,21 @@ struct Token {
 }
 
 impl Thread {
-    /// Gives the thread its only token.
+    /// Sets the thread's unpark token.
     pub fn unpark(&self) {
         *self.0.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
         self.0.gives.notify_one();
     }
 }
 
-/// The calling thread, with a new token on each call. A thread that parks must keep the returned
-/// value.
+/// A value for the calling thread, with a new unpark token in each call. So a thread that parks
+/// must keep the value.
 pub fn current_thread() -> Thread {
     let (given, gives) = (loom::sync::Mutex::new(false), loom::sync::Condvar::new());
     Thread(Arc::new(Token { given, gives }))
 }
 
-/// Waits for the token and takes it.
+/// Blocks until the unpark token is set, and takes the token.
 pub fn park(me: &Thread) {
     let mut given = me.0.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     while !*given {
@@ -47,12 +47,13 @@ pub fn park(me: &Thread) {
     *given = false;
 }
 
-/// Returns after a yield. A model has no time, so a timed parking may end at any moment.
+/// Only yields. A model has no time, so a timed parking may end at any moment.
 pub fn park_timeout(_: &Thread, _: Duration) {
     yield_now();
 }
 
-/// A lock with the interface of `parking_lot`. A panic ends the run, so no lock is ever poisoned.
+/// A lock with the interface of `parking_lot`. A panic ends the run of the model, so poisoning does
+/// not matter.
 #[derive(Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -90,7 +91,7 @@ impl<T> RwLock<T> {
         RwLock(loom::sync::RwLock::new(value))
     }
 
-    /// Waits until no thread writes.
+    /// Waits until no thread has the lock for writing.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -1,10 +1,10 @@
-//! Parking of the calling thread.
+//! Parking of the calling thread, by the standard library.
 
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Blocks the calling thread, which is `me`, until its unpark token is set, and takes the token.
-/// Returns at once if the token is already set. May also end without a reason.
+/// Blocks the calling thread, which must be `me`, until its unpark token is set, and takes the
+/// token. Returns at once if the token is already set. May also return without a reason.
 pub fn park(me: &Thread) {
     debug_assert_eq!(me.id(), thread::current().id(), "a thread parks itself");
     thread::park();

@@ -1,40 +1,43 @@
-//! Queues that promise the same as those of crossbeam and no more, made of atomics that the model
-//! checker sees.
+//! Queues for the model checker loom, made of atomics that loom sees. These queues promise the same
+//! as the queues of crossbeam, and no more.
 //!
-//! - A lock around a list would promise too much. The lock would order a reader of an empty queue
-//!   with the senders, so a missing memory fence would never show.
-//! - As in crossbeam, a release and an acquire of the slot pass an element to the receiver. They
-//!   also pass on all earlier writes of the sender.
-//! - `len` and `is_empty` order nothing. The loads of crossbeam's versions are sequentially
-//!   consistent, but crossbeam does not promise that, and no code here may need it.
-//! - The `pop` of crossbeam waits for a sender that is between its two steps. The `pop` here finds
-//!   nothing in that case, because a model of waiting has no end.
+//! - A list under a lock would promise too much. The lock would order a reader of an empty queue
+//!   with the senders, so the checker would not find a missing memory fence.
+//! - As in crossbeam, a sender releases the slot of an element and the receiver acquires the slot.
+//!   So the receiver sees the element and all earlier writes of the sender.
+//! - `len` and `is_empty` create no memory order. The loads of crossbeam's versions are
+//!   sequentially consistent, but crossbeam does not promise this, so no code of the project may
+//!   need it.
+//! - The `pop` of crossbeam waits for a sender that has claimed a slot and not filled it yet. This
+//!   `pop` returns `None` in that case, because a wait would give the model endless executions.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use super::{AtomicUsize, Ordering, fence, yield_now};
 
-/// A bounded queue with many senders and receivers: the queue of Vyukov, with a turn number in each
+/// A bounded queue with many senders and receivers: Vyukov's queue, with a turn number in each
 /// slot.
 pub struct ArrayQueue<T> {
-    /// Twice as many slots as elements. So a sender meets a receiver that is between its two steps
-    /// only after other receivers have taken `capacity` further elements.
+    /// There are twice as many slots as elements. So a sender finds a slot that a receiver has
+    /// claimed and not emptied yet only after other receivers have taken `capacity` further
+    /// elements.
     slots: Box<[Slot<T>]>,
     head: AtomicUsize,
     tail: AtomicUsize,
 }
 
 struct Slot<T> {
-    /// Twice the position of the element that comes here next. While the slot is full: twice the
-    /// position of the stored element, plus one.
+    /// While the slot is empty: twice the position of the next element for this slot. While the
+    /// slot is full: twice the position of the stored element, plus one.
     turn: AtomicUsize,
-    /// Used only by the thread that `turn` names. The checker does not see this lock.
+    /// The element. Only the thread that has claimed the slot's position uses it. Loom does not see
+    /// this lock of the standard library.
     value: Mutex<Option<T>>,
 }
 
 impl<T> ArrayQueue<T> {
-    /// A queue with room for `capacity` elements.
+    /// Makes a queue with room for `capacity` elements.
     pub fn new(capacity: usize) -> Self {
         let slot = |i| Slot { turn: AtomicUsize::new(2 * i), value: Mutex::new(None) };
         ArrayQueue {
@@ -96,9 +99,9 @@ impl<T> ArrayQueue<T> {
                 }
                 continue;
             }
-            // The queue is empty, the sender of the next element is between its two steps, or this
-            // thread has an old view of the queue. After the fence, the view is as new as
-            // everything else that this thread knows.
+            // There are three causes: the queue is empty, the sender of the next element has not
+            // finished its push, or this thread reads old values. After the memory fence, the
+            // values are as new as everything else that this thread has seen.
             fence(Ordering::SeqCst);
             let now = self.head.load(Ordering::Relaxed);
             if now == position && slot.turn.load(Ordering::Acquire) != 2 * position + 1 {
@@ -110,8 +113,8 @@ impl<T> ArrayQueue<T> {
 
     /// The number of elements, now or a moment ago.
     pub fn len(&self) -> usize {
-        // `head` may be old. Then slots of removed elements come before slots of elements that
-        // remain.
+        // The value of `head` may be old. In this case the first slots of the range belong to
+        // removed elements, and are not counted.
         let head = self.head.load(Ordering::Relaxed);
         let filled = |&at: &usize| self.slot(at).turn.load(Ordering::Relaxed) == 2 * at + 1;
         (head..head + self.slots.len()).filter(filled).count()
@@ -129,10 +132,10 @@ impl<T> fmt::Debug for ArrayQueue<T> {
     }
 }
 
-/// The stand-in for an unbounded queue, with room for the few elements of a model.
+/// The replacement for crossbeam's unbounded queue, with room for the few elements of a model.
 pub struct SegQueue<T>(ArrayQueue<T>);
 
-/// The capacity: more elements than any model has in a queue at once.
+/// The capacity in elements: no model has more elements in a queue at one time.
 const ELEMENTS_MAX: usize = 4;
 
 impl<T> SegQueue<T> {

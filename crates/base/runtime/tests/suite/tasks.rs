@@ -1,4 +1,4 @@
-//! Tasks on a stepped executor: joining, depth, abort, yielding.
+//! Tasks on an executor that the test advances sweep by sweep: joining, depth, abort, yielding.
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
@@ -22,7 +22,7 @@ fn settle(executor: &mut Executor<RealDriver>) {
     panic!("not idle after a thousand sweeps");
 }
 
-/// Records that it was dropped.
+/// Sets its flag when it is dropped.
 struct Flag(Rc<Cell<bool>>);
 
 impl Drop for Flag {

@@ -237,14 +237,15 @@ fn a_poller_is_called_before_parking_and_notified_afterwards() {
     worker.handle().notifier().notify();
     assert_eq!(drain(&kernel), "upfrpfrpfm");
 
-    // The second of two pollers refuses. The first poller, which had agreed, is called at once.
+    // The second of two pollers refuses. The first poller, which had agreed, gets the call of
+    // `unparked` at once.
     let second = Rc::new(Recorder::default());
     second.refuse.set(1);
     worker.handle().add_poller(second.clone());
     assert_eq!(drain(&kernel), "upfmupfm");
     assert_eq!(second.calls.take(), "pfrpfm");
 
-    // Removed while parked: called once more, and never again.
+    // A poller that is removed while the worker is parked gets one more call, of `unparked`.
     let removed: Rc<dyn Poller> = second.clone();
     worker.handle().remove_poller(&removed);
     worker.handle().notifier().notify();
@@ -363,7 +364,7 @@ fn what_polling_costs_is_no_event_of_its_own_and_a_wake_meanwhile_waits() {
     costly.arrived.set(2);
     handle.notifier().notify();
     assert!(kernel.step());
-    // The task ran in that event, on a clock that was ahead by the cost of polling.
+    // The task ran in the same event, on a clock that was ahead by the cost of polling.
     assert_eq!((kernel.now(), kernel.events()), (began, events + 1));
     assert_eq!(ran.borrow().last(), Some(&(began, began + nanos(2 * 40))));
     assert_eq!(handle.now(), began + nanos(2 * 40 + 100));

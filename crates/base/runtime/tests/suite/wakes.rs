@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use latchwork_runtime::{
-    Clock, Executor, ExecutorConfig, Handle, Notifier, Poller, RealDriver, Time,
+    Clock, Executor, ExecutorConfig, Handle, Notifier, ParkingSpot, Poller, RealDriver, Time,
 };
 
-/// Long enough on any machine: a test that needs this time has failed. A lost wake shows as a wait
-/// that only the timer ended.
+/// The time limit of a test. A lost wake shows as a wait that only the timer ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parks at the first idle sweep.
@@ -29,7 +28,7 @@ fn executor() -> (Executor<RealDriver>, Handle) {
     (executor, handle)
 }
 
-/// A task asks a thread one question at a time. The thread answers and wakes the task.
+/// A task sends a thread one number at a time. The thread answers and wakes the task.
 #[derive(Default)]
 struct Desk {
     asked: AtomicU64,
@@ -124,7 +123,7 @@ fn a_wake_that_meets_another_wake_still_shows_what_was_written_before_it() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Counts its polls where other threads can read the count.
+/// A poller whose count of polls other threads can read.
 struct Counting(Arc<AtomicU64>);
 
 impl Poller for Counting {
@@ -167,8 +166,8 @@ fn an_idle_executor_parks_uses_no_cpu_and_is_woken() {
     let patience = u64::from(ExecutorConfig::default().spin_sweeps)
         + u64::from(ExecutorConfig::default().yield_sweeps);
     let clock = Clock::start();
-    // The count ends permanently soon after `patience` sweeps. On a busy machine it also pauses
-    // before.
+    // The count stops soon after `patience` sweeps, because the executor parks. On a busy machine
+    // the count also pauses before.
     let mut seen = 0;
     for still in 0..5 {
         while still == 0 && sweeps.load(Ordering::Relaxed) <= patience {
@@ -254,7 +253,7 @@ fn an_executor_that_was_woken_or_had_work_is_as_patient_as_before() {
     }
 }
 
-/// Refuses to park, has nothing to sleep on, and counts the calls of `nap`.
+/// A poller that refuses to park, has nothing to sleep on, and counts the calls of `doze`.
 #[derive(Default)]
 struct Sleepless(Cell<u64>);
 
@@ -332,7 +331,8 @@ fn a_sleeping_block_on_sweeps_only_when_the_timer_is_due() {
     assert!(handle.activity().sweeps < 10, "{:?}", handle.activity());
 }
 
-/// Acts like another thread in one of the short intervals between the last check and the parking.
+/// A poller that acts like another thread, in one of the short intervals between the last check for
+/// work and the parking.
 struct Window<F> {
     when: &'static str,
     act: F,
@@ -455,4 +455,38 @@ fn a_message_that_comes_while_a_poller_agrees_to_park_is_not_lost() {
     let give_up = handle.now() + PATIENCE;
     let _ = executor.block_on(handle.timeout(give_up, waiting));
     assert!(handle.now() < give_up, "lost");
+}
+
+/// A parking spot that its thread loses after the thread has chosen it, and before the thread calls
+/// `parked`. So the wake of [`Notifier::leave_parking_spot`] comes before the sleep.
+struct Lost {
+    notifier: Notifier,
+    was_parked: Arc<AtomicBool>,
+}
+
+impl ParkingSpot for Lost {
+    fn sleep(&self, parked: &dyn Fn() -> bool, _: Option<Duration>) -> bool {
+        assert!(parked(), "the thread parks here");
+        self.notifier.leave_parking_spot();
+        self.was_parked.store(parked(), Ordering::SeqCst);
+        false
+    }
+
+    fn wake(&self) {}
+}
+
+/// Detects a thread that continues to sleep in a parking spot that it has lost, where no
+/// notification wakes it.
+#[test]
+fn a_thread_does_not_fall_asleep_in_a_parking_spot_that_it_has_lost() {
+    let (mut executor, handle) = executor();
+    let was_parked = Arc::new(AtomicBool::new(true));
+    let notifier = handle.notifier();
+    let lost = Lost { notifier: notifier.clone(), was_parked: was_parked.clone() };
+    assert!(notifier.sleep_in(Arc::new(lost)));
+    executor.block_on({
+        let handle = handle.clone();
+        async move { handle.sleep(Duration::from_millis(5)).await }
+    });
+    assert!(!was_parked.load(Ordering::SeqCst), "the thread would sleep where nothing wakes it");
 }

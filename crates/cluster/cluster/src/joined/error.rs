@@ -1,4 +1,4 @@
-//! [`JoinError`]: why a process cannot be a node.
+//! [`JoinError`]: the reason why a process cannot be a node.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::ClusterError;
 
-/// Why a process could not join a cluster, could not go on as a node, or could not leave
+/// The reason why a process could not join a cluster, had to stop as a node, or could not leave
 /// gracefully.
 #[derive(Debug, Error)]
 pub enum JoinError {
@@ -24,7 +24,7 @@ pub enum JoinError {
     /// The shared memory could not be used.
     #[error(transparent)]
     Shm(#[from] ShmError),
-    /// The cluster shares memory on another machine, or on this machine before its last boot.
+    /// The cluster shares the memory of another machine, or of this machine before its last boot.
     #[error(
         "the nodes of this cluster share the memory of another machine, or of this one before it was started anew: begin a new \
          cluster, or use another fabric"
@@ -36,7 +36,7 @@ pub enum JoinError {
     /// The RDMA devices could not be used.
     #[error(transparent)]
     Rdma(#[from] IbvOpenError),
-    /// A node that listens on all addresses has no address for other nodes.
+    /// A node that listens on all addresses must say which address other nodes use.
     #[error(
         "a node that listens at {listen} must say under which address others reach it: give --set advertise=ADDR"
     )]
@@ -95,7 +95,7 @@ pub enum JoinError {
         /// "died" or "left".
         how: &'static str,
     },
-    /// The caller gave up waiting for other nodes.
+    /// The caller stopped waiting for other nodes ([`StartPatience`](crate::StartPatience)).
     #[error("it does not wait for the others any more")]
     GivenUp,
     /// The first compute node did not format the memory nodes.
@@ -109,28 +109,28 @@ pub enum JoinError {
         /// The length of the wait.
         waited: Duration,
     },
-    /// The processes that start together disagree.
+    /// The processes of one run disagree, or too few came. The text says which.
     #[error("{0}")]
     Group(String),
-    /// The process needs to be a compute node.
+    /// The process joined as another node than a compute node.
     #[error("{node} is no compute node: join as one")]
     NotCompute {
         /// The node that it is.
         node: NodeName,
     },
-    /// The process needs to be a memory node.
+    /// The process joined as another node than a memory node.
     #[error("{node} is no memory node: join as one")]
     NotMemory {
         /// The node that it is.
         node: NodeName,
     },
-    /// The lease of this node has ended. The other nodes see the node dead, and it must not touch
-    /// memory.
+    /// The lease of this node has ended. The other nodes see the node dead or will soon, and the
+    /// node must not touch memory.
     #[error("this node's lease has ended, so that the cluster goes on without it: start it again")]
     LeaseLost,
 }
 
-/// Converts each source of a [`ClusterError`] into a [`JoinError`] too.
+/// Converts each source of a [`ClusterError`] into a [`JoinError`] directly.
 macro_rules! through_cluster {
     ($($error:ty),*) => {$(
         impl From<$error> for JoinError {

@@ -1,4 +1,4 @@
-//! [`Follower`]: the membership thread of a process. It gives each view to the node's
+//! [`Follower`]: the membership thread of a process. The thread gives each view to the node's
 //! [`Peers`], and carries out the effects that the machine asks for.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                            └── ends ───────── Reclaims: epoch slots
 //! ```
 //!
-//! The thread carries out one effect at a time, and what an effect calls for comes next. So the
-//! work for one peer is not interrupted by the work for another one.
+//! The thread carries out one effect at a time. The effects that follow from its end come next. So
+//! the effects for one peer are not interleaved with those for another peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use crate::transport::Link;
 /// The longest wait for a change of the view. Failed effects are repeated after each wait.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the node's workers may take to notice that another node has died or left.
+/// The longest wait until the node's workers have noticed that another node has died or left.
 const MISS: Duration = Duration::from_secs(5);
 
-/// The time between two looks at the workers, while they notice that.
+/// The interval between two checks whether the workers have noticed.
 const NOTICE: Duration = Duration::from_millis(1);
 
-/// The limit of one attempt to fence a dead node.
+/// The time limit of one attempt to fence a dead node.
 const FENCE: Duration = Duration::from_secs(5);
 
-/// What the membership thread shares with the rest of the process.
+/// The state that the membership thread shares with the rest of the process.
 pub(super) struct Shared {
     pub(super) membership: Membership,
     pub(super) link: Link,
     pub(super) stop: AtomicBool,
     pub(super) peers: Mutex<Peers<NodeName>>,
-    /// Why the fabric refused a node, with the node's member epoch. The node may have died or left
-    /// since.
+    /// The reason why the fabric refused a node, with the member epoch of that node. The node may
+    /// have died or left since the refusal.
     pub(super) refusals: Mutex<BTreeMap<NodeName, (u64, String)>>,
-    /// This process's compute node once it exists, with its ports.
+    /// This process's compute node, with its ports, from the time when the node exists.
     pub(super) node: Mutex<Option<(Arc<Node>, Ports)>>,
 }
 
@@ -72,11 +72,11 @@ impl Shared {
 /// The state of the membership thread.
 pub(super) struct Follower {
     shared: Arc<Shared>,
-    /// The last view.
+    /// The last view that the thread has given to the machine.
     view: Arc<View>,
     is_serving: bool,
     reclaims: Reclaims,
-    /// The dead nodes that could not be fenced for certain, and for which a warning was printed.
+    /// The dead nodes for which a warning was printed, because their fence is not certain.
     doubtful: BTreeSet<NodeEpoch<NodeName>>,
 }
 
@@ -101,7 +101,7 @@ impl Follower {
                 }
                 // No change came in time, or the store does not answer.
                 Err(MembershipError::Deadline { .. }) => {}
-                // Without a lease the call ends at once.
+                // Without a valid lease the call fails at once, so the thread pauses here.
                 Err(_) => thread::park_timeout(LOOK),
             }
             let mut peers = self.shared.peers.lock();
@@ -127,7 +127,7 @@ impl Follower {
     fn carry_out(&mut self, mut due: Vec<PeerEffect<NodeName>>) {
         due.reverse();
         while let Some(effect) = due.pop() {
-            // The process ends, and needs no peer any more.
+            // The process ends, so it needs no peer any more.
             if self.is_stopped() {
                 return;
             }
@@ -167,14 +167,14 @@ impl Follower {
         if let Err(error) = shared.link.add_peer(shared.membership.me().node, node, address) {
             let why = (epoch, error.to_string());
             let before = shared.refusals.lock().insert(node, why.clone());
-            // The attempt is repeated, so an unchanged reason is not printed again.
+            // The thread repeats the attempt later, so it prints an unchanged reason only once.
             if before != Some(why) {
                 tracing::warn!(%node, epoch, %error, "a node cannot be reached");
             }
             return false;
         }
         if let (NodeName::Compute(id), Some((own, _))) = (node, &*shared.node.lock()) {
-            // The previous holder of the id is dead or has left. The new holder joined later, and
+            // The earlier holder of the id is dead or has left. The new holder joined later. It
             // sends no message before this node has reported that it knows the new holder.
             own.forget(id);
         }
@@ -207,15 +207,16 @@ impl Follower {
         let Some((own, _)) = own else { return };
         if let NodeName::Compute(id) = node {
             own.miss(id);
-            // Wait for the workers before another holder of that id is admitted.
+            // Wait until the workers have noticed, before the next holder of the id is admitted.
             let clock = Clock::start();
-            // When this node ends, no worker is left to notice it, and no node is admitted.
+            // When this process ends, no worker remains that could notice, and the thread admits no
+            // node.
             while own.minds(id) && !self.is_stopped() && clock.now() < Time::ZERO + MISS {
                 thread::park_timeout(NOTICE);
             }
         }
         if has_left {
-            // The node may have returned chunks when it left.
+            // A node that leaves returns chunks, so the allocator looks for free chunks again.
             own.allocator().look_again();
         }
     }

@@ -1,8 +1,9 @@
 //! [`NodeGroup`]: the compute nodes of one run of a program.
 //!
-//! The runs of a cluster are numbered. Each run has as many seats as compute nodes. A node takes
-//! the first free seat of the last run, or of a new run if the last run is full or broken. Facts
-//! decide all of this, and facts never change:
+//! The runs of a cluster are numbered. A run has one seat for each of its compute nodes. A node
+//! takes the first free seat of the last run. If the last run is full or broken, the node takes a
+//! seat of a new run. Facts of the membership record the runs and the seats, and a fact never
+//! changes:
 //!
 //! ```text
 //!   run-7.parties = 3
@@ -13,11 +14,12 @@
 //!
 //! # Notifications
 //!
-//! A node notifies all nodes of its group, for example of its failure, in two steps:
+//! A node can notify all nodes of its group, for example of its failure. A notification has two
+//! steps:
 //!
-//! 1. A fact has the value, so that all nodes read the same value.
-//! 2. An entry in the contact of the sender appears in the view. So the other nodes need not poll
-//!    the store.
+//! 1. The value becomes a fact, so that all nodes read the same value.
+//! 2. The sender adds an entry to its contact, which appears in the view. So the other nodes need
+//!    not poll the store.
 
 use std::time::Duration;
 
@@ -28,14 +30,14 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use super::start_patience::{StartPatience, StartWait, listed};
 use crate::JoinError;
 
-/// How long one wait for missing nodes takes.
+/// The longest time between two looks at the seats, while seats are free.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The bytes of a value in one exchange of membership. A longer value takes several exchanges.
+/// The longest value in one exchange, in bytes. A longer value takes several exchanges.
 const CHUNK: usize = 512 << 10;
 
-/// The compute nodes that started together. Each has a rank: its number from 0, in the order of the
-/// names.
+/// The compute nodes that started together. Each node has a rank: its index, from 0, in the order
+/// of the node names.
 #[derive(Clone, Debug)]
 pub struct NodeGroup {
     membership: Membership,
@@ -51,13 +53,14 @@ enum Standing {
     Full(Vec<NodeIncarnation>),
     /// These parties have seats, this node is one of them, and other seats are free.
     Waiting(Vec<NodeIncarnation>),
-    /// The run is lost for this node. Either the run is broken: a party with a seat is dead, has
-    /// left or has stopped waiting. Or these parties have all seats, without this node.
+    /// The run is lost for this node, in one of two ways. The run is broken: a node with a seat is
+    /// dead, has left or has stopped waiting (the list is then empty). Or these parties have all
+    /// seats, without this node.
     Over(Vec<NodeIncarnation>),
 }
 
 impl NodeGroup {
-    /// Waits until `parties` compute nodes want to form a group. This node is one of them.
+    /// Waits until `parties` compute nodes, with this node, have formed a group.
     pub(crate) fn form(
         membership: &Membership,
         parties: usize,
@@ -83,7 +86,7 @@ impl NodeGroup {
                 StartWait::Compute { there: names(&there), wanted: parties, begun: names(&begun) };
             let left = (Time::ZERO + patience.limit) - clock.now();
             if left.is_zero() || !(patience.goes_on)(&waiting) {
-                // No other node shall wait for this one any more.
+                // No other node may wait for this node any more.
                 membership.decide(&broken(run), b"")?;
                 if !left.is_zero() {
                     return Err(JoinError::GivenUp);
@@ -92,7 +95,7 @@ impl NodeGroup {
             }
             let revision = membership.view().revision;
             let changed = |view: &View| view.revision != revision;
-            // The result does not matter: seats are taken without a change of the view.
+            // The result does not matter: a node can take a seat without a change of the view.
             let _ = membership.wait(left.min(LOOK), changed);
             if !membership.lease().is_valid() {
                 return Err(JoinError::LeaseLost);
@@ -128,14 +131,14 @@ impl NodeGroup {
         &self.parties
     }
 
-    /// The number of the run. No other group of this cluster has it.
+    /// The number of the run. No other group of this cluster has the same number.
     pub fn run(&self) -> u64 {
         self.run
     }
 
     /// Waits until all nodes of the group have given a value under `name`. Returns the values, by
-    /// rank. Each name is used once, by all nodes. A long value takes several exchanges, and
-    /// `patience` holds for each of them.
+    /// rank. All nodes use each name once. A long value takes several exchanges, and `patience`
+    /// holds for each.
     ///
     /// # Errors
     /// When a node has died, has left, or has not come in time; when this node's lease has ended;
@@ -185,21 +188,22 @@ impl NodeGroup {
         Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
 
-    /// Notifies all nodes of the group, and returns the decided value. If a node of the group has
-    /// used this name before, that node's value counts.
+    /// Notifies all nodes of the group, and returns the value of the notification. If another node
+    /// has decided this name before, the value of that node counts.
     ///
     /// # Errors
     /// When the store does not answer, or when this node's lease has ended.
     pub fn tell(&self, name: &str, word: &[u8]) -> Result<Vec<u8>, JoinError> {
         let fact = self.word(name);
         let told = self.membership.decide(&fact, word)?;
-        // The first node may have died before it changed its contact.
+        // This node adds an entry too, because the first node may have died before it added its
+        // own.
         self.membership.contact(&fact, "")?;
         Ok(told)
     }
 
-    /// The value of a notification, once an entry in a contact shows it. Before that, the store is
-    /// not read.
+    /// The value of a notification, if a contact in the view shows the notification. Otherwise the
+    /// call does not read the store.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -213,7 +217,7 @@ impl NodeGroup {
         if self.parties.iter().any(rang) { self.told(name) } else { Ok(None) }
     }
 
-    /// The value of a notification, read from the store.
+    /// The value of a notification, read from the store, or `None` if no node has sent it.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -258,7 +262,7 @@ fn broken(run: u64) -> String {
     format!("run-{run}.broken")
 }
 
-/// The last run that any node has begun to form, or the first run.
+/// The last run that any node has begun to form, or run 0.
 fn last_run(membership: &Membership) -> Result<u64, JoinError> {
     let is_there = |run| membership.fact(&parties_of(run)).map(|fact| fact.is_some());
     let (mut low, mut high) = (0, 1);
@@ -273,7 +277,7 @@ fn last_run(membership: &Membership) -> Result<u64, JoinError> {
     Ok(low)
 }
 
-/// Reads the state of a run, and takes a free seat.
+/// Reads the state of a run. If a seat is free, this node takes it.
 fn look(
     membership: &Membership,
     run: u64,
@@ -304,7 +308,7 @@ fn look(
         return Ok(if with { Standing::Full(taken) } else { Standing::Over(taken) });
     }
     let view = membership.view();
-    // A party that is not in the view yet has just joined.
+    // A party without an entry in this node's view has just joined, so it is not gone.
     let is_gone = |party: &NodeIncarnation| {
         view.get(party.node).is_some_and(|member| member.epoch >= party.epoch)
             && !view.is_there(*party)
@@ -326,7 +330,7 @@ fn look(
     Ok(Standing::Waiting(taken))
 }
 
-/// The parties that have seats in a run.
+/// The parties that have seats in a run, in the order of the seats.
 fn seats(
     membership: &Membership,
     run: u64,
@@ -344,7 +348,7 @@ fn seat_of(fact: &[u8]) -> Option<NodeIncarnation> {
     text(fact).parse().ok()
 }
 
-/// Facts of this module are ASCII. Bytes that are not UTF-8 are foreign and count as empty.
+/// The facts of a run are ASCII. Bytes that are not UTF-8 count as an empty text.
 fn text(fact: &[u8]) -> &str {
     std::str::from_utf8(fact).unwrap_or_default()
 }

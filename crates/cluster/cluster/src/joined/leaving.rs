@@ -1,4 +1,4 @@
-//! The graceful leave of a [`Joined`]: the releases of the node, in their order.
+//! The graceful leave of a [`Joined`]: what the node releases, and in which order.
 //!
 //! ```text
 //!   lines ──► (group: all nodes) ──► no operation needs a line ──► memory ──► epoch slot ──► id
@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use latchwork_fabric::Port;
+use latchwork_memnode::PoolError;
 use latchwork_runtime::{Executor, Handle, RealDriver};
 
 use super::withdraw::unregister;
@@ -18,24 +19,24 @@ impl Joined {
     /// Leaves the cluster gracefully:
     ///
     /// 1. The node releases every line.
-    /// 2. The node waits until no operation is in progress that may request a line here, or until
-    ///    the limit. Then it releases the lines that came in the meantime.
-    /// 3. The node returns the unused part of the memory that it claimed. The lines that it made
-    ///    stay.
-    /// 4. The node gives up its epoch slot in the pool, and then its id.
+    /// 2. The node waits until every operation has ended that may still request a line from it, for
+    ///    at most `patience`. Then it releases the lines that arrived during the wait.
+    /// 3. The node returns the unused part of the memory that it claimed. The lines that it
+    ///    allocated stay.
+    /// 4. The node empties its own epoch slot in the pool, and then gives its id up.
     ///
     /// # Errors
-    /// A failed release, for example after the loss of a memory node. Then the node is dead for its
-    /// peers at once, and keeps its epoch slot until a peer reclaims it. If only the last step
-    /// failed, the slot is empty, and the node is dead when its lease ends.
+    /// A step failed, for example after the loss of a memory node. In this case the node is dead
+    /// for its peers at once, and keeps its epoch slot until a peer reclaims the node. If only the
+    /// last step failed, the slot is empty, and the node is dead when its lease ends.
     /// [`JoinError::LeaseLost`] when the lease has already ended.
     pub fn leave(self) -> Result<(), JoinError> {
         let patience = self.epochs.settings().deadline;
         self.leave_within(patience)
     }
 
-    /// Like [`leave`](Joined::leave), with a limit for the operations of other nodes. A longer
-    /// operation may find that this node has left, and fails.
+    /// Like [`leave`](Joined::leave), but waits at most `patience` for the operations of other
+    /// nodes. An operation that takes longer may find that this node has left, and fails.
     ///
     /// # Errors
     /// Like [`leave`](Joined::leave).
@@ -43,15 +44,16 @@ impl Joined {
         self.depart(false, patience)
     }
 
-    /// Like [`leave_within`](Joined::leave_within), for a group that no longer needs anything it
-    /// made. All nodes of the group call this. All memory that they claimed is free again. Before
-    /// the call, the callers remove names that lead to this memory.
+    /// Like [`leave_within`](Joined::leave_within), for a group of nodes that needs none of the
+    /// memory that it claimed. All nodes of the group call this, and all their claimed memory
+    /// becomes free. Before the call, the callers remove the names that lead to this memory.
     ///
-    /// The memory of a node stays claimed when a node of the group dies or does not come within
-    /// `limit`. Any node may then have lines of that memory. The memory also stays claimed when an
-    /// operation of another node outlasts `patience`. Two kinds of groups must not call this: a
-    /// group that put its own lines into data of other nodes, and a group whose lines other nodes
-    /// have freed.
+    /// The memory of this node stays claimed in two cases. First, a node of the group dies or does
+    /// not come within `limit`, so that it may still have lines of that memory. Second, an
+    /// operation of another node takes longer than `patience`.
+    ///
+    /// Two kinds of groups must not call this: a group that put its own lines into data of other
+    /// nodes, and a group whose lines other nodes have freed.
     ///
     /// # Errors
     /// Like [`leave`](Joined::leave).
@@ -60,8 +62,8 @@ impl Joined {
             worker.give_back().await?;
             Ok(worker.leave().await?)
         })?;
-        // After this exchange no node of the group has a line in its cache or requests one. The
-        // handler serves during the wait.
+        // After this exchange no node of the group has a line in its cache or requests a line. The
+        // handler of this node serves requests during the wait.
         let all = self.group.exchange("released", b"", limit);
         if let Err(error) = &all {
             tracing::warn!(%error, "the memory of this node stays taken: another one of the group may use it");
@@ -69,32 +71,38 @@ impl Joined {
         self.depart(all.is_ok(), patience)
     }
 
-    /// Leaves. The node returns all chunks that it claimed, or only their unused parts.
+    /// Leaves the cluster. The node returns all chunks that it claimed, or only their unused parts.
     fn depart(self, with_chunks: bool, patience: Duration) -> Result<(), JoinError> {
         let (epochs, allocator) = (&self.epochs, self.node().allocator());
         self.with_worker(async |worker, port, handle| {
             worker.give_back().await?;
-            // A node that requests a line here from now on read a latch word before, so its
-            // operation was in progress. The same holds for an operation on the way to a line that
-            // is not reachable any more.
+            // From now on a node requests a line here only if it read a latch word before now. So
+            // its operation is in progress now. The same holds for an operation on the way to a
+            // line that is no longer reachable.
             let over = epochs.outlast(port, handle, handle.now() + patience).await?;
-            // A request in the meantime may have brought a line.
+            // A request that was in progress may have brought a line.
             worker.give_back().await?;
             worker.leave().await?;
-            // Chunks stay claimed while an operation may still be on the way to them.
-            if with_chunks && over {
-                allocator.give_back_chunks(port).await?;
-            } else {
-                allocator.give_back_rests(port).await?;
-            }
-            Ok(unregister(epochs, port, handle, epochs.settings().deadline).await?)
+            let limit = epochs.settings().deadline;
+            let given_back = async {
+                // Chunks stay claimed while an operation may still be on the way to one of their
+                // lines.
+                match with_chunks && over {
+                    true => allocator.give_back_chunks(port).await.map(drop),
+                    false => allocator.give_back_rests(port).await,
+                }
+            };
+            let timeout = PoolError::Timeout { what: "giving back chunks", waited: limit };
+            let ended = handle.timeout(handle.now() + limit, given_back).await;
+            ended.unwrap_or(Err(timeout))?;
+            Ok(unregister(epochs, port, handle, limit).await?)
         })?;
         self.membership.0.leave()?;
         Ok(())
     }
 
-    /// Runs `body` with a worker and a port that outlives the worker. No other worker runs, only
-    /// the handler.
+    /// Runs `body` with a worker, and with a port that the caller can use after the worker's end.
+    /// No other worker runs, only the handler.
     fn with_worker(
         &self,
         body: impl AsyncFnOnce(Worker, &Port, &Handle) -> Result<(), JoinError>,
@@ -108,7 +116,8 @@ impl Joined {
             worker_config(&host.config, usize::MAX),
         );
         let handle = executor.handle();
-        // The worker polls its own port. The steps after the worker's end need another port.
+        // The executor stops polling the worker's port at the worker's end, so the later steps need
+        // this port.
         let port = host.ports.port(node.id(), &handle)?;
         handle.add_poller(port.poller());
         let (own, inbox) = host.ports.of_worker(node.id(), &handle)?;

@@ -43,27 +43,27 @@ pub use group::NodeGroup;
 pub(crate) use peer_tracker::{Introductions, lost_memory};
 pub use start_patience::{StartPatience, StartWait};
 
-/// How long one check for the format of the memory nodes waits.
+/// The longest time between two checks whether the memory nodes are formatted.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The compute node of this process, with its handler, in a cluster of processes. The peers and the
-/// memory nodes belong to other processes.
+/// The compute node of this process, with its handler, in a cluster of processes. Peers and memory
+/// nodes are other processes.
 ///
 /// [`leave`](Joined::leave) ends the node gracefully. A node that is dropped without a leave is
-/// dead for its peers. The lines that it owned stay owned by the dead node.
+/// dead for its peers. The dead node stays the owner of its lines.
 pub struct Joined {
     host: Host,
     is_one_host: bool,
-    // Holds the listener too, if the transport has one.
+    // The link also holds the listener, if the transport has one.
     _link: Link,
     epochs: Arc<Epochs>,
     group: NodeGroup,
     _introductions: Introductions,
-    // Dropped last: a dead node must not still hold memory that other nodes share.
+    // Dropped last, because other nodes must not share memory of a node that is already dead.
     membership: Mortal,
 }
 
-/// A membership that dies at once when its owner is dropped.
+/// A membership that ends its node at once, without a graceful leave, when it is dropped.
 pub(crate) struct Mortal(pub(crate) Membership);
 
 impl Drop for Mortal {
@@ -75,12 +75,13 @@ impl Drop for Mortal {
 impl Joined {
     /// Joins as the compute node of `membership`, together with the other compute nodes of the
     /// configuration. All of them start within the limit of `patience`, with the same
-    /// configuration. The compute node that decides a fact first formats the memory nodes. Later
-    /// compute nodes take the pool as it is. A node that cannot start leaves again.
+    /// configuration. One compute node formats the memory nodes: the node that decides the fact for
+    /// this first. The other nodes use the pool as it is. A node that cannot start leaves the
+    /// cluster.
     ///
     /// # Errors
-    /// A wrong configuration; a node or an event that did not come in time; a refusal by the
-    /// machine or by a peer.
+    /// A wrong configuration; another node that did not come or did not format in time; a refusal
+    /// by the machine or by a peer; an error of the store.
     pub fn start<'a>(
         config: ClusterConfig,
         transport: &Transport,
@@ -95,7 +96,7 @@ impl Joined {
             }
             Err(error) => {
                 // The node owns nothing that another node could miss. If the leave fails too, the
-                // node is dead.
+                // drop of `mortal` makes the node dead.
                 let _ = mortal.0.leave();
                 Err(error)
             }
@@ -108,13 +109,14 @@ impl Joined {
     }
 
     /// The clock of this process's workers. If all nodes of the group are on [one
-    /// machine](Joined::is_one_host), it is the machine's clock. Otherwise each node starts its own
-    /// clock when all nodes have come.
+    /// machine](Joined::is_one_host), this is the machine's clock. Otherwise each node starts its
+    /// own clock when all nodes of the group have come.
     pub fn clock(&self) -> Clock {
         self.host.clock
     }
 
-    /// Whether all nodes of the group are on one machine.
+    /// Whether all nodes of the group are on one machine. False when a node cannot identify its
+    /// machine.
     pub fn is_one_host(&self) -> bool {
         self.is_one_host
     }
@@ -163,12 +165,12 @@ impl Joined {
             return Err(JoinError::LeaseLost);
         }
         let end = self.host.run_on(self.host.config.workers, body);
-        // A lost lease explains every failure of a worker, and makes every success worthless.
+        // A lost lease explains every failure of a worker. It also makes every result worthless.
         if self.is_member() { Ok(end?) } else { Err(JoinError::LeaseLost) }
     }
 
-    /// Whether the node's lease is certainly valid. Otherwise the node is dead for its peers, or
-    /// soon will be, and touches no memory.
+    /// Whether the node's lease is certainly valid. Without a valid lease the node is dead for its
+    /// peers, or will be soon, and it touches no memory.
     fn is_member(&self) -> bool {
         self.membership.0.lease().is_valid()
     }
@@ -204,8 +206,8 @@ impl Begun {
         let (line_size, least) = (config.line_size as usize, config.frames_min());
         let cache = Cache::with_memory_in(config.cache_size(), line_size, least, arena)?
             .with_replacement(config.node.replacement_policy());
-        // The cache is registered before any port registers its own memory, so that its key is the
-        // same on all nodes.
+        // The cache is registered before any port registers its own memory. So all nodes register
+        // it as their first region, and its key is the same on all nodes.
         let arena = fabric.register(id, cache.arena().clone())?;
         let contact = link.contact(me.node)?;
         membership.contact(link.key(), &contact)?;
@@ -261,7 +263,7 @@ impl Begun {
     }
 }
 
-/// Waits for the other nodes of the run, and starts the threads of this one.
+/// Waits for the other nodes of the run, and starts the threads of this node.
 fn gather(
     config: ClusterConfig,
     ports: Ports,
@@ -271,26 +273,26 @@ fn gather(
     patience: StartPatience<'_>,
 ) -> Result<(Host, bool, NodeGroup), JoinError> {
     let group = NodeGroup::form(membership, config.compute_nodes, patience)?;
-    // From here on the other nodes of the group wait for this node, so its caller is not asked any
-    // more.
+    // From here on the other nodes of the group wait for this node, so the caller can no longer end
+    // the wait.
     let limit = patience.limit;
     let first = group.rank();
     let machine = machine();
     let machines = group.exchange("machines", machine.as_bytes(), limit)?;
     let is_one_host = !machine.is_empty() && machines.iter().all(|m| m == machine.as_bytes());
-    // On several machines a common start is the best possible approximation: all nodes start their
-    // clocks at this moment.
+    // Clocks of several machines differ. So all nodes start their clocks when this exchange ends,
+    // which is about the same moment.
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
     strict_assert!(first < group.nodes().len(), "rank {first} of {} nodes", group.nodes().len());
     let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
-    // No node begins before the handlers of all nodes of the group run.
+    // After this exchange the handlers of all nodes run. No node begins to touch lines before.
     group.exchange("started", b"", limit)?;
     Ok((host, is_one_host, group))
 }
 
 /// The names of two facts about the present memory nodes: which node formats them, and that the
-/// format is complete. The names contain the member epoch of the first memory node. So the facts of
-/// earlier memory nodes, which have left, have other names.
+/// format is complete. The names contain the member epoch of the first memory node. So earlier
+/// memory nodes, which have left, have facts with other names.
 struct PoolFacts {
     maker: String,
     ready: String,
@@ -303,7 +305,8 @@ impl PoolFacts {
         Ok(PoolFacts { maker: format!("pool-{first}.maker"), ready: format!("pool-{first}.ready") })
     }
 
-    /// Waits until another node has formatted the memory nodes. All of those must still be members.
+    /// Waits until another node has formatted the memory nodes. Fails if one of these has left or
+    /// died.
     fn wait(
         &self,
         membership: &Membership,
@@ -319,7 +322,7 @@ impl PoolFacts {
                 Err(error) => return Err(error.into()),
             }
             let is_there = maker.parse().is_ok_and(|maker| membership.view().is_there(maker));
-            // The format may have been completed at the last moment.
+            // The maker may have completed the format just before its end.
             if left.is_zero() || !is_there && membership.fact(&self.ready)?.is_none() {
                 let waited = clock.now() - Time::ZERO;
                 return Err(JoinError::NotFormatted { maker, waited });
@@ -348,7 +351,7 @@ fn memory_of(view: &View, count: usize) -> Vec<(NodeIncarnation, u64)> {
     memory.take(count).collect()
 }
 
-/// Checks that the pool has the configured sizes. The pool stays as it was formatted.
+/// Checks that the pool has the configured sizes of lines and chunks. The pool does not change.
 fn check_pool(pool: &Pool, config: &ClusterConfig) -> Result<(), JoinError> {
     let (there, asked) = (pool.geometry(), config.check()?);
     if there != asked {

@@ -1,14 +1,15 @@
-//! [`Introductions`]: a thread that keeps the peers of a process's fabric equal to the view, and
-//! the wait of a starting node for them.
+//! [`Introductions`]: the handle of the membership thread, which keeps the peers of the fabric
+//! equal to the view. A starting node waits here until it and its peers know each other.
 //!
 //! # Two nodes know each other before one acts
 //!
 //! 1. A compute node that touches a line may get a message from any other compute node, and must
-//!    answer it.
-//! 2. So of two compute nodes, the node with the higher member epoch waits before it touches
-//!    anything. The wait ends when each of the two knows the other. The contact of the other node
-//!    reports that it knows the waiting node, with the waiting node's present member epoch.
-//! 3. The node with the lower member epoch waits for no node. So no cycle of waits is possible.
+//!    answer the message.
+//! 2. So a compute node waits, before it touches anything, for all members with lower member
+//!    epochs. The wait ends when the node knows each of them, and each of them knows the node.
+//! 3. A peer says that it knows the node by a report in its contact, with the member epoch of the
+//!    node.
+//! 4. No node waits for a node with a higher member epoch. So no cycle of waits is possible.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,10 +28,10 @@ use crate::ports::Ports;
 use crate::protocol::Node;
 use crate::transport::Link;
 
-/// The time between two checks for known nodes, while this node waits for others.
+/// The interval between two checks, while this node waits for others.
 const MEET: Duration = Duration::from_millis(10);
 
-/// The thread that follows the view. Dropping this ends the thread.
+/// The handle of the membership thread. Dropping the handle ends the thread.
 pub(crate) struct Introductions {
     shared: Arc<Shared>,
     thread: Option<thread::JoinHandle<()>>,
@@ -46,8 +47,8 @@ impl Introductions {
         Ok(Introductions { shared, thread: Some(thread) })
     }
 
-    /// Sets this process's compute node. From then on the thread also ends the node's waits for
-    /// nodes that died or left, and reclaims dead nodes.
+    /// Sets this process's compute node. From then on the thread also reclaims dead nodes, and ends
+    /// the node's waits for nodes that died or left.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }
@@ -64,7 +65,8 @@ impl Introductions {
             let is_known = |member: &&ViewMember| peers.known(member.node) == Some(member.epoch);
             peers.is_introduced() && view.memory().filter(is_known).count() >= memory_nodes
         };
-        // The nodes that this node knows change without a change of the view.
+        // A change of the nodes that this node knows does not change the view, so each wait is
+        // short.
         let clock = Clock::start();
         loop {
             let waited = self.shared.membership.wait(MEET, arrived);
@@ -95,7 +97,7 @@ impl Introductions {
         view.memory().filter(|member| peers.known(member.node) == Some(member.epoch)).count()
     }
 
-    /// The members that the fabric has refused, with the reasons of the last attempts.
+    /// The members that the fabric has refused, each with the reason of the last refusal.
     fn refused(&self) -> Vec<(NodeName, String)> {
         let view = self.shared.membership.view();
         let refusals = self.shared.refusals.lock();
@@ -122,8 +124,8 @@ impl Introductions {
     }
 }
 
-/// An error that names the first dead memory node, if there is one. Its content is lost, so the
-/// cluster is unusable.
+/// An error that names the first dead memory node, if there is one. The content of that node is
+/// lost, so the cluster is unusable.
 pub(crate) fn lost_memory(view: &View) -> Option<JoinError> {
     let dead = view.dead().find(|member| member.node.memory().is_some())?;
     Some(JoinError::MemoryLost { node: dead.node, how: "died" })
@@ -133,7 +135,7 @@ impl Drop for Introductions {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The panic was already printed on standard error.
+            // The panic of the thread was already printed on standard error.
             let _ = thread.join();
         }
     }

@@ -8,8 +8,9 @@
 //!                                             (the first does it, the others find it done)
 //! ```
 //!
-//! [`Peers`](latchwork_peers::Peers) decides when. The slot does not name the member epoch of its
-//! node. So a reclaim is right only because the membership gives the id of a dead node to no other.
+//! [`Peers`](latchwork_peers::Peers) decides when a reclaim is due. A slot does not say to which
+//! member epoch it belongs. So a reclaim is correct only because the membership gives the id of a
+//! dead node to no other node.
 
 use std::rc::Rc;
 
@@ -24,13 +25,13 @@ use crate::reclaim::empty_slot;
 /// An executor and a port for the reclaims of this process.
 #[derive(Default)]
 pub(super) struct Reclaims {
-    // Made at the first death, and used for all: a registered region is never removed.
+    // Made at the first death and kept, because a port's registered region is never removed.
     worker: Option<(Executor<RealDriver>, Rc<Port>)>,
 }
 
 impl Reclaims {
     /// Empties the epoch slot of a dead node, as the node `own`. Returns whether the slot is empty.
-    /// After a failure the thread tries again later.
+    /// After a failure the membership thread calls this again.
     pub(super) fn reclaim(
         &mut self,
         own: ComputeNodeId,

@@ -40,7 +40,8 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
     peer(key.strip_prefix(FENCED)?).map(PeerReport::Fenced)
 }
 
-/// The view, as the order of a death needs it. `address` is the key of the addresses in contacts.
+/// The view in the form that [`Peers`](latchwork_peers::Peers) reads. `address` is the key of the
+/// fabric's addresses in contacts.
 pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
     let node = |member: &ViewMember| NodeView {
         epoch: member.epoch,
@@ -116,7 +117,7 @@ mod tests {
         }
         let old = member("M1", Joined, &[("fenced-C3", "6")]);
         assert!(!judge(&[m0.clone(), c1.clone(), old]));
-        // A member that died or left has no memory that the dead node could touch.
+        // The dead node cannot change memory of a member that died or left, because none is in use.
         let gone = [member("M1", Dead, &[]), member("C2", Left, &[])];
         assert!(judge(&[m0, c1, dead.clone(), gone[0].clone(), gone[1].clone()]));
     }

@@ -1,17 +1,17 @@
-//! [`StartPatience`]: how long a starting node waits for other nodes. [`StartWait`]: for which
-//! event.
+//! [`StartPatience`]: how long a starting node waits for other nodes. [`StartWait`]: the event that
+//! the node waits for.
 
 use std::fmt;
 use std::time::Duration;
 
 use latchwork_membership::NodeName;
 
-/// How long to wait for other nodes.
+/// How long a starting node waits for other nodes.
 #[derive(Clone, Copy)]
 pub struct StartPatience<'a> {
     /// The limit of each wait.
     pub limit: Duration,
-    /// Gets the awaited event several times a second. The wait ends when this returns false.
+    /// Called with the awaited event several times a second. The wait ends when it returns false.
     pub goes_on: &'a dyn Fn(&StartWait) -> bool,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for StartPatience<'_> {
     }
 }
 
-/// The event that a starting node waits for. Its text follows "waits for".
+/// The event that a starting node waits for. As text, the event follows "waits for".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StartWait {
     /// Memory nodes are missing.
@@ -44,7 +44,7 @@ pub enum StartWait {
         /// The result of the last attempt.
         why: String,
     },
-    /// Members have not learned of this node yet.
+    /// Members have not reported yet that they know this node.
     Introductions,
     /// The memory nodes are not formatted yet.
     Format {

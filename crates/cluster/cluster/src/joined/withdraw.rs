@@ -10,10 +10,10 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::ports::Ports;
 
-/// The limit for a node that could not start to give up its epoch slot.
+/// The time limit for a node that could not start to give its epoch slot up.
 const WITHDRAW: Duration = Duration::from_secs(2);
 
-/// Gives up the epoch slot of a node that has touched nothing.
+/// Gives up the epoch slot of a node that has touched no line.
 pub(super) fn withdraw(ports: &Ports, id: ComputeNodeId, epochs: &Arc<Epochs>) {
     let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
     let handle = executor.handle();
@@ -29,8 +29,8 @@ pub(super) fn withdraw(ports: &Ports, id: ComputeNodeId, epochs: &Arc<Epochs>) {
     }
 }
 
-/// Gives up the node's epoch slot when the node has no operation in progress. After `patience` the
-/// call fails.
+/// Gives up the node's epoch slot when the node has no operation in progress. Fails after
+/// `patience`, for example because a task still has an operation in progress.
 pub(super) async fn unregister(
     epochs: &Epochs,
     port: &Port,
@@ -39,7 +39,9 @@ pub(super) async fn unregister(
 ) -> Result<(), PoolError> {
     let deadline = handle.now() + patience;
     loop {
-        match epochs.unregister(port).await {
+        let timeout = PoolError::Timeout { what: "giving up the epoch slot", waited: patience };
+        let ended = handle.timeout(deadline, epochs.unregister(port)).await;
+        match ended.unwrap_or(Err(timeout)) {
             Err(PoolError::Busy { .. }) if handle.now() < deadline => {
                 handle.sleep(Duration::from_millis(1)).await;
             }

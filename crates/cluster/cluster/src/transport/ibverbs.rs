@@ -19,7 +19,8 @@ pub(super) fn open(
     let own = peer(me.node);
     let fabric: Arc<OnceLock<ibv::WeakFabric>> = Arc::default();
     let place = Arc::clone(&fabric);
-    // No node sends a message before this node has published its contact.
+    // No node sends a message before this node has published its contact, so the fabric is set by
+    // then.
     let handler = move |from, epoch, letter: &[u8]| {
         let fabric = place.get().and_then(ibv::WeakFabric::upgrade);
         fabric.map_or(Vec::new(), |fabric| fabric.deliver(own, peer(from), epoch, letter))

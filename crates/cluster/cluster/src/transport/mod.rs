@@ -1,5 +1,5 @@
-//! [`Transport`]: the connection between the processes of a cluster, and [`Link`], the end of one
-//! process.
+//! [`Transport`]: the connection between the processes of a cluster. [`Link`]: the end of that
+//! connection in one process.
 
 mod ibverbs;
 mod limits;
@@ -26,11 +26,11 @@ const PLACE: &str = "shm.place";
 const KEYS: [&str; 3] = ["shm", "tcp", "ibverbs"];
 
 /// The default directory of the files that processes share. All clusters without a directory of
-/// their own use this one. So each process that starts there removes the files of killed processes,
-/// of all these clusters.
+/// their own use it. A process that starts in the directory removes the files that killed processes
+/// of any cluster left there.
 pub const SHARED_DIRECTORY: &str = "/dev/shm/latchwork";
 
-/// The connection between the processes of a cluster. All processes use the same kind.
+/// The connection between the processes of a cluster. All processes use the same kind of transport.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Memory of one machine, shared by its processes.
@@ -38,12 +38,12 @@ pub enum Transport {
         /// The directory of the files, on a file system in memory; `/dev/shm/latchwork` if `None`.
         /// The first node of the cluster decides for all nodes.
         directory: Option<PathBuf>,
-        /// Huge pages.
+        /// Whether the memory uses huge pages.
         huge_pages: shm::HugePages,
     },
     /// Sockets.
     Tcp {
-        /// The settings of this process. Membership gives the member epoch.
+        /// The settings of this process. The transport sets the member epoch from the membership.
         config: Box<tcp::TcpConfig>,
         /// The listening address of this process's node. With port 0 the operating system chooses a
         /// port.
@@ -53,7 +53,8 @@ pub enum Transport {
     },
     /// RDMA devices.
     Ibverbs {
-        /// The devices, of which this process's node uses one. Membership gives the member epoch.
+        /// The devices, of which this process's node uses one. The transport sets the member epoch
+        /// from the membership.
         config: Box<ibv::IbvConfig>,
     },
 }
@@ -94,8 +95,8 @@ impl Transport {
 }
 
 /// The shared-memory directory of a cluster, and the fabric in it. The first node decides the
-/// directory. The node opens the directory before it decides, because an unusable directory would
-/// be useless for all later nodes.
+/// directory for all nodes. It opens the directory before it decides, because a fact that names an
+/// unusable directory would stay for all later nodes.
 fn place(
     membership: &Membership,
     wanted: Option<PathBuf>,
@@ -131,7 +132,7 @@ fn place(
     }
 }
 
-/// An identifier of this machine since its last boot. It is empty where the system offers none.
+/// The kernel's boot id of this machine. It is empty where the system offers none.
 pub(crate) fn machine() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
@@ -142,7 +143,7 @@ pub(crate) fn machine() -> String {
 pub(crate) enum Link {
     Shm {
         fabric: shm::ShmFabric,
-        // Dropped after the fabric, which has files in the directory.
+        // Dropped after the fabric, because the fabric has files in the directory.
         _directory: Arc<Emptied>,
     },
     Tcp {
@@ -155,12 +156,13 @@ pub(crate) enum Link {
     },
 }
 
-/// A directory that the last process with files in it removes.
+/// A directory that is removed by the last process that has files in it.
 pub(crate) struct Emptied(PathBuf);
 
 impl Drop for Emptied {
     fn drop(&mut self) {
-        // The call fails while the directory is not empty. Then another process removes it.
+        // The call fails while the directory has files of another process. That process removes it
+        // later.
         let _ = std::fs::remove_dir(&self.0);
     }
 }
@@ -175,12 +177,12 @@ impl Link {
         }
     }
 
-    /// An error that names a node on another fabric, if there is one.
+    /// An error that names a member on another fabric, if there is one.
     pub(crate) fn stranger(&self, view: &View) -> Option<JoinError> {
         let ours = self.key();
         view.joined().find_map(|member| {
             let is_there = |key: &str| member.contact.contains_key(key);
-            // A node without an address in its contact may use any fabric.
+            // A member without an address in its contact may use any fabric.
             let theirs = KEYS.into_iter().find(|key| is_there(key) && !is_there(ours))?;
             Some(JoinError::OtherFabric { node: member.node, theirs: theirs.to_owned(), ours })
         })
@@ -224,8 +226,8 @@ impl Link {
                 let ip = advertise.unwrap_or(bound.ip());
                 Ok(SocketAddr::new(ip, bound.port()).to_string())
             }
-            // The registered regions so far: the memory of a memory node, or the cache of a compute
-            // node.
+            // The contact has the regions that are registered so far: the memory of a memory node,
+            // or the cache of a compute node.
             Link::Ibverbs { fabric } => Ok(fabric
                 .contact(ibverbs::peer(own))
                 .map_or(String::new(), |contact| contact.to_string())),
@@ -263,14 +265,14 @@ impl Link {
             (Link::Shm { fabric, .. }, NodeName::Memory(id)) => _ = fabric.disconnect_memory(id),
             (Link::Tcp { fabric, .. }, peer) => _ = fabric.remove_peer(tcp_name(peer)),
             (Link::Ibverbs { fabric }, peer) => {
-                // The node left gracefully, or an attempt to fence it has ended before.
+                // The node left gracefully, or the attempt to fence the node has ended.
                 _ = fabric.remove_peer(ibverbs::peer(peer), REMOVAL);
             }
         }
     }
 
-    /// Fences a dead node here, with this member epoch and all earlier ones. Returns whether it is
-    /// certain that the node can change nothing here any more.
+    /// Fences a dead node at this process, for this member epoch and all earlier epochs. Returns
+    /// whether the dead node certainly can change nothing here any more.
     pub(crate) fn fence(
         &self,
         peer: NodeName,
@@ -279,8 +281,8 @@ impl Link {
         patience: Duration,
     ) -> bool {
         match self {
-            // A process on this machine can always store into shared memory. So the rest of the
-            // dead process is stopped.
+            // A process on this machine can always store into shared memory. So the fence kills
+            // what remains of the dead process.
             Link::Shm { fabric, .. } => {
                 contact.is_none_or(|contact| fabric.stop(shm_name(peer), contact, patience).is_ok())
             }

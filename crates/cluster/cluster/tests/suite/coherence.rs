@@ -1,5 +1,5 @@
-//! Random accesses of many workers. No write is lost, and no read is torn or goes back. At the end
-//! no operation is in progress, and the latch words agree with the caches.
+//! Random accesses of many workers. No write is lost, and no read is torn or older than an earlier
+//! read. At the end no operation is in progress, and the latch words agree with the caches.
 
 use std::time::Duration;
 
@@ -95,8 +95,8 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(hash(7), hash(8), "different seeds, different worlds");
 }
 
-/// Work on lines takes time, so latches are held, and requests, evictions and other workers meet
-/// them.
+/// Work on lines takes virtual time, so latches are held for some time. Requests, evictions and
+/// other workers find them held.
 #[test]
 fn no_write_is_lost_where_local_writers_hold_their_latches() {
     for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
@@ -138,13 +138,13 @@ fn no_write_is_lost_when_messages_are_duplicated_and_connections_fail() {
     assert!(struck.iter().all(|&count| count > 1000), "{struck:?}");
 }
 
-/// Bug: the receiver of a hand-over acts on the latch word before the giver's operation takes
-/// effect, and additions carry into neighbouring fields. Mechanism: rule R4 is off. If this test
-/// fails, the tests above would not notice a broken protocol either.
+/// Bug: the receiver of a hand-over changes the latch word before the giver's operation takes
+/// effect, and additions carry into neighbouring fields. Mechanism: rule R4 is off. The test shows
+/// that the worlds above would detect a broken protocol.
 #[test]
 fn the_worlds_notice_a_protocol_without_settling() {
-    // With more than three nodes, one of them reads the word while additions of the others pass
-    // through it.
+    // With more than three nodes, one node reads the word while additions of two others are in
+    // flight.
     let load = Load { lines: 3, operations: 60, tasks: 4, writes: 60, dropped: 0 };
     let broken = |seed| {
         let mut config = small(6, 1, 8, seed);
@@ -175,7 +175,7 @@ fn nothing_happens_in_an_idle_world() {
                 kernel.events() - before
             }
         });
-        // The two alarms of each worker, and their effects.
+        // The events are the two alarms of each worker, and their effects.
         let events = events.expect("no worker fails").into_iter().max();
         assert!(events < Some(100), "{protocol}: {events:?} events in an idle world");
         cluster.settle(Duration::from_secs(1));
@@ -204,9 +204,9 @@ fn threads_on_shared_memory_lose_no_write() {
     }
 }
 
-/// Bug: a worker was woken only by its alarm, and then its verb completed. The worker parked before
-/// the task behind that verb ran again. Other nodes waited in vain for the operation that the task
-/// had begun.
+/// Bug: an alarm woke a worker, and then a verb of the worker completed. The worker parked before
+/// the task that waited for the verb ran again. Other nodes waited in vain for the operation that
+/// the task had begun.
 #[test]
 fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     const ROUND: Duration = Duration::from_millis(40);
@@ -214,7 +214,7 @@ fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
         let mut longest = Duration::ZERO;
         let start = member.handle.now();
         for round in (0..8).filter(|round| round % 2 == member.worker as u32) {
-            // Long enough for the node to become idle in the meantime.
+            // The round is long enough for the node to become idle.
             member.handle.sleep_until(start + ROUND * (round + 1)).await;
             let begin = member.handle.now();
             drop(member.memory.enter().await.expect("no error"));
@@ -225,7 +225,8 @@ fn a_worker_that_begins_anew_waits_for_no_sleeping_one() {
     }
     let config = || small(2, 2, 8, 1);
     let cluster = Embedded::start(config()).expect("a configuration");
-    // On threads the time depends on the machine.
+    // On threads the time depends on the machine, so the test only runs there without a check of
+    // time.
     cluster.run(take_turns).expect("no worker fails");
     let cluster = Simulated::start(config(), SimConfig::default()).expect("a configuration");
     let world = cluster.run(LIMIT, take_turns).expect("no worker fails");

@@ -1,5 +1,5 @@
-//! The same cluster in a directory, as if its peers were other processes. All of its memory is in
-//! files, its workers sleep where other processes could wake them, and nothing is left at its end.
+//! The same cluster in a directory, as if its peers were other processes. All its memory is in
+//! files, its workers sleep where other processes could wake them, and no file remains at its end.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -24,7 +24,7 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
         let load = Load { lines: 16, operations: 300, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(3, 2, 8, 1);
         config.policy = protocol.policy();
-        // The owner's file, the memory nodes, and a page and a cache for each compute node.
+        // One owner's file, the memory nodes, and for each compute node a page file and a cache.
         let files = 1 + config.memory_nodes + 2 * 3;
         let fabric = ShmFabric::in_directory(&directory, ShmConfig { inbox_capacity: 16 });
         let threaded = Threaded::Shm(fabric.expect("a directory"));

@@ -1,8 +1,8 @@
-//! Nodes that pause, become slow, crash or are disconnected: other nodes get correct data, or a
+//! Nodes that pause, become slow, crash or are disconnected. Other nodes get correct data, or a
 //! clean error in time.
 //!
-//! Each line has a value at both ends. A write is one instant of the world. So at any time exactly
-//! one value of a line is correct, and a reader knows it.
+//! Each line has a value at both ends. A write happens at one instant of the world. So at any time
+//! exactly one value of a line is correct, and the test knows that value.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use latchwork_verbs_sim::{Faults, SimConfig};
 
 const DEADLINE: Duration = Duration::from_millis(5);
-/// The time of an access beyond its deadline, in which its worker notices the deadline.
+/// The time by which an access may exceed its deadline until its worker notices the deadline.
 const MARGIN: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -40,7 +40,7 @@ struct Stage {
     cluster: Simulated,
     workers: Vec<(VirtualWorker, Member)>,
     lines: Rc<Vec<GlobalAddr>>,
-    /// The last value written of each line.
+    /// For each line the last value that was written.
     latest: Rc<RefCell<Vec<u64>>>,
     next: Rc<Cell<u64>>,
 }
@@ -72,14 +72,15 @@ impl Stage {
         }
     }
 
-    /// Node `node` reads and writes all lines in turn, `rounds` times. Returns its errors.
+    /// Makes node `node` read and write all lines in turn, `rounds` times. The result collects its
+    /// errors.
     fn work(&self, node: usize, rounds: usize) -> Rc<RefCell<Work>> {
         let (worker, member) = &self.workers[node];
         let (member, lines) = (member.clone(), Rc::clone(&self.lines));
         let (latest, next) = (Rc::clone(&self.latest), Rc::clone(&self.next));
         let work = Rc::new(RefCell::new(Work::default()));
         let log = Rc::clone(&work);
-        // No task waits for this one, because it may die.
+        // No task waits for this task, because its node may die.
         drop(worker.handle().spawn_service(async move {
             for round in 0..rounds {
                 for (index, &line) in lines.iter().enumerate() {
@@ -162,7 +163,7 @@ async fn read(
     Ok(())
 }
 
-/// Runs all nodes, and calls `strike` after a number of events. Returns the work of all nodes.
+/// Runs all nodes, and calls `strike` after a number of events. Returns the results of all nodes.
 fn struck(
     stage: &Stage,
     rounds: usize,
@@ -199,8 +200,8 @@ fn a_node_that_pauses_is_waited_for() {
     }
 }
 
-/// Bug: a node that was away so long that the others gave up comes back with old requests and
-/// grants in flight, and does harm.
+/// Bug: a node was paused so long that other nodes gave up. When it runs again, its old requests
+/// and grants in flight do harm.
 #[test]
 fn a_zombie_wakes_with_verbs_in_flight_and_harms_no_node() {
     let mut gave_up = 0;
@@ -214,7 +215,7 @@ fn a_zombie_wakes_with_verbs_in_flight_and_harms_no_node() {
                 gave_up += 1;
             }
         }
-        // After the return of the node, everything works as before.
+        // After the paused node runs again, everything works as before.
         stage.cluster.settle(4 * DEADLINE);
         no_errors(&struck(&stage, 10, 0, |_| {}), &format!("seed {seed}, later"));
     }
@@ -305,7 +306,7 @@ fn duplicate_and_late_messages_fail_no_operation() {
 }
 
 /// Bug: a request to a node that never answers stayed open until the requester's deadline. This
-/// happened at each access to the line, even when the node was known to be dead.
+/// happened at each access to the line, even after the node was known to be dead.
 #[test]
 fn a_request_to_a_missed_node_fails_at_once() {
     for seed in 0..20 {
@@ -316,7 +317,7 @@ fn a_request_to_a_missed_node_fails_at_once() {
         let wrote =
             worker.run(LIMIT, async move { memory.write(line, |guard| set(guard, 1)).await });
         wrote.expect("in time").expect("no fault yet");
-        // Messages to the node arrive, and are never handled.
+        // Messages to the node arrive, but no worker handles them.
         stage.cluster.pause(1, 10 * LIMIT);
         let (worker, member) = &stage.workers[0];
         let memory = member.memory.clone();

@@ -18,9 +18,9 @@ fn peak() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Sixteen compute nodes of sixteen workers with caches of 128 MiB, and eight memory nodes of 1
-/// GiB. They fit in 4 GiB, with every frame of every cache in use. Memory nodes use only memory
-/// that was touched.
+/// Sixteen compute nodes with sixteen workers and a cache of 128 MiB each, and eight memory nodes
+/// of 1 GiB. The whole world fits in 4 GiB, with every frame of every cache in use. A memory node
+/// uses memory only for pages that were touched.
 #[test]
 fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
     if !alone("footprint::sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib")
@@ -41,7 +41,7 @@ fn sixteen_nodes_of_sixteen_workers_and_eight_memory_nodes_fit_in_four_gib() {
     let cluster = Simulated::start(config, network).expect("a machine with enough memory");
     let done = cluster.run(LIMIT, |member| async move {
         let memory = &member.memory;
-        // Each worker has its own lines, so that every worker's part of all structures is used.
+        // Each worker has its own lines, so that each worker uses its part of all structures.
         let mut lines = Vec::new();
         for _ in 0..8 {
             lines.push(memory.allocate().await.expect("a pool with room"));

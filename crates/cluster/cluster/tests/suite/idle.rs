@@ -16,13 +16,14 @@ const NODES: usize = 4;
 const WORKERS: usize = 2;
 const LOAD: Load = Load { lines: 8, operations: 200, tasks: 3, writes: 40, dropped: 10 };
 
-/// The time in which idle nodes report their rest and stop reading the clock.
+/// The time in which idle nodes park and stop reading the clock.
 const CALM_DOWN: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(200);
 const CPU_MAX: Duration = Duration::from_millis(4);
 const SLICES_MAX: u64 = 100;
-/// The most measurements. A node needs a little CPU time to come to rest, and threads on a loaded
-/// machine may wait for it. A cluster that does not come to rest fails every measurement.
+/// The highest number of measurements. A node uses a little CPU time before it is idle, and threads
+/// on a loaded machine may get that time late. A cluster that never becomes idle fails every
+/// measurement.
 const WINDOWS: usize = 10;
 
 /// The CPU use of all threads of this process; `None` where the system does not report it.
@@ -38,7 +39,7 @@ fn used() -> Option<Use> {
 }
 
 /// The CPU time, and the number of times that a thread got a CPU. On a loaded machine polling
-/// threads get a CPU so rarely that the time alone does not show them.
+/// threads rarely get a CPU, so the CPU time alone would not show them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Use {
     nanos: u64,
@@ -56,8 +57,8 @@ impl Use {
     }
 }
 
-/// The CPU use of the process while this worker sleeps, after a while in which all nodes come to
-/// rest.
+/// The CPU use of the process while this worker sleeps. A pause before the measurement lets all
+/// nodes become idle.
 async fn used_while_asleep(member: &Member) -> Option<Use> {
     let mut least = None;
     for _ in 0..WINDOWS {
@@ -108,7 +109,7 @@ fn an_idle_cluster_uses_no_cpu() {
         let cluster = Embedded::start(config).expect("a configuration");
         let working = AtomicUsize::new(NODES * WORKERS);
         let measured = Bell::default();
-        // Workers that all wait for an event.
+        // The workers of this run all wait for an event.
         let used = cluster.run(async |member| {
             hammer(member.clone(), LOAD).await;
             working.fetch_sub(1, Ordering::Relaxed);
@@ -120,14 +121,14 @@ fn an_idle_cluster_uses_no_cpu() {
                 measured.ring();
                 used
             } else {
-                // An event instead of a time, because the time may pass before a late measurement
-                // ends.
+                // The workers wait for an event and not for a time, because a late measurement may
+                // end after that time.
                 measured.heard().await;
                 None
             }
         });
         let with_workers = used.expect("no worker fails")[0];
-        // Only the nodes' handlers are left, and the one worker that measures.
+        // In this run only the handlers and the measuring worker exist.
         let alone = cluster.run_on(1, async |member| {
             if member.index == 0 { used_while_asleep(&member).await } else { None }
         });

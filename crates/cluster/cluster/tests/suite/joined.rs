@@ -1,5 +1,5 @@
-//! Clusters of nodes with their own fabrics and memberships, like processes. All nodes are threads
-//! of the test.
+//! Clusters of nodes that each have their own fabric and membership, as processes do. All nodes are
+//! threads of the test.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::common::{LONG, Load, hammer, named_line, read_counters, small, totals
 
 const CLUSTER: &str = "test";
 
-/// The common data of all nodes of a cluster.
+/// What all nodes of a cluster share.
 struct Common {
     store: Arc<MemoryStore>,
     transport: Transport,
     ttl: Duration,
-    /// Removed at the end of the test.
+    /// The directory is removed at the end of the test.
     _directory: Option<TempDir>,
 }
 
 impl Common {
-    /// Over sockets, on shared memory, and on RDMA devices if there are any. On the virtual
-    /// machine, which has RDMA devices and is slow, only these are tested.
+    /// Clusters over sockets, on shared memory, and on RDMA devices if the machine has any. In the
+    /// virtual machine, which has RDMA devices and is slow, only RDMA is tested.
     fn all() -> Vec<Common> {
         let (rdma, in_vm) = (Common::rdma(), std::env::var_os("RXE_HOSTS").is_some());
         assert!(rdma.is_some() || !in_vm, "no RDMA devices in the virtual machine");
@@ -47,7 +47,7 @@ impl Common {
         }
     }
 
-    /// On RDMA devices. Without devices it is `None`, and the test prints why.
+    /// A cluster on RDMA devices, or `None` on a machine without devices, after printing why.
     fn rdma() -> Option<Common> {
         // The timeout is long, because the virtual machine is emulated on a busy host.
         let config = ibv::IbvConfig { timeout: 18, ..ibv::IbvConfig::default() };
@@ -63,10 +63,10 @@ impl Common {
         Some(Common { store: Arc::default(), transport, ttl, _directory: None })
     }
 
-    /// Over sockets, and on shared memory.
+    /// Clusters over sockets and on shared memory.
     fn both() -> [Common; 2] {
         let security = Security::Secret(Secret::random().expect("random bytes"));
-        // No machine stops for that long.
+        // The limits are longer than any stop of the machine.
         let (patience, connect_time) = (LONG, LONG);
         let config = TcpConfig { threads: 1, patience, connect_time, ..TcpConfig::new(security) };
         let tcp = Transport::Tcp {
@@ -77,7 +77,7 @@ impl Common {
         let directory = TempDir::new().expect("a directory");
         let (place, huge_pages) = (directory.path().join("shm"), HugePages::Never);
         let shm = Transport::Shm { directory: Some(place), huge_pages };
-        // The lease is long: no test waits for its end, and no node should lose it on a busy
+        // The lease is long, because no test waits for its end. No node should lose it on a busy
         // machine.
         let ttl = LONG;
         [
@@ -156,7 +156,7 @@ fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
 async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
     let mut last = 0;
     for _ in 0..times {
-        // A leaving node waits for operations, and only for those.
+        // A leaving node waits for operations that have entered, and for no other access.
         let _operation = member.memory.enter().await.expect("no error");
         let add = |guard: &mut latchwork_cache::WriteGuard<'_>| {
             let sum = guard.words().u64(0) + 1;
@@ -169,7 +169,7 @@ async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
     last
 }
 
-/// Reports its end when it is dropped, for whatever reason.
+/// Reports its end when it is dropped, also after a panic.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -228,9 +228,9 @@ fn nodes_come_and_go_while_others_work() {
     }
 }
 
-/// A node that has read a holder in a latch word sends its request to that holder, however late. So
-/// the leaving node stays until all operations have ended that were in progress at its release of
-/// all lines.
+/// A node that has read in a latch word that another node is the holder sends that node a request.
+/// The request may be late. So the leaving node stays until every operation has ended that was in
+/// progress when the node released its lines.
 #[test]
 fn a_node_leaves_only_when_no_operation_needs_it_any_more() {
     for common in Common::both() {
@@ -279,8 +279,8 @@ fn a_node_leaves_only_when_no_operation_needs_it_any_more() {
     }
 }
 
-/// Over sockets, where other nodes fence the node some time later. Until then only the node itself
-/// prevents its writes.
+/// Over sockets the other nodes fence a node some time after its lease has ended. Until then only
+/// self-fencing prevents the node's writes.
 #[test]
 fn a_node_with_an_ended_lease_writes_nothing_from_then_on() {
     let [common, _] = Common::both();
@@ -314,7 +314,7 @@ fn a_node_with_an_ended_lease_writes_nothing_from_then_on() {
     reader.leave().expect("nothing is in the way");
 }
 
-/// A pool of six chunks: about 750 lines.
+/// A pool of six chunks, with about 750 lines in total.
 fn tiny(compute_nodes: usize) -> ClusterConfig {
     ClusterConfig { memory_bytes: 256 << 10, ..small(compute_nodes, 1, 64, 1) }
 }
@@ -333,7 +333,7 @@ fn a_leaving_node_takes_along_no_more_than_it_used() {
         let alone = tiny(1);
         let _memory = common.memory(&alone);
         let mut all = Vec::new();
-        // More groups than there are chunks.
+        // Ten groups are more groups than the pool has chunks.
         for _ in 0..10 {
             let visitor = common.compute(&alone).expect("it joins");
             let lines = visitor.run(|member| async move { allocate(&member, 3).await });
@@ -346,8 +346,8 @@ fn a_leaving_node_takes_along_no_more_than_it_used() {
     }
 }
 
-/// Each group fills more than half of the pool, and all of it is in the caches of both nodes.
-/// Without a release there would be no room for the second group, and no names for the last ones.
+/// Each group fills more than half of the pool, and its lines are in the caches of both nodes.
+/// Without the release, the second group would find no room, and the last groups no free names.
 #[test]
 fn groups_that_release_what_they_made_leave_nothing_behind() {
     for common in Common::both() {
@@ -384,7 +384,7 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
                 joined.release(LONG, LONG).expect("nothing is in the way");
             });
         }
-        // A node that was present all the time finds room too.
+        // A node that was a member all the time also finds room.
         let found = stays.run(|member| async move {
             let lines = allocate(&member, 700).await;
             for line in &lines {
@@ -397,8 +397,8 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
     }
 }
 
-/// A node that ends without leaving is dead at once. It keeps its lines: an access to such a line
-/// gets an error in time, and all other accesses go on.
+/// A node that ends without leaving is dead at once, and stays the owner of its lines. An access to
+/// such a line gets an error in time. All other accesses work.
 #[test]
 fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
     for common in Common::all() {
@@ -430,8 +430,8 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
                 taken.expect_err("a dead node holds it").to_string()
             });
             let errors = errors.expect("no worker fails");
-            // The node leaves gracefully, unless its request was in flight when the other node
-            // died. In that case the line has failed and stays owned.
+            // The leave succeeds, unless a request of this node was in flight when the other node
+            // died. In that case the line of the request has failed and stays owned.
             let left = joined.leave();
             assert!(
                 matches!(left, Ok(()) | Err(JoinError::Cluster(ClusterError::Leave(_)))),
@@ -457,8 +457,8 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
         drop(lost);
         let died = |view: &latchwork_membership::View| view.state(gone) == Some(MemberState::Dead);
         joined.membership().wait(LONG, died).expect("it dies");
-        // On shared memory a node is not known dead before a verb is refused, and cached lines stay
-        // usable.
+        // On shared memory a compute node learns of the death when a verb is refused. Cached lines
+        // stay usable until then.
         let ends = joined.run(move |member| async move {
             let deadline = member.handle.now() + LONG;
             loop {
@@ -470,7 +470,8 @@ fn a_lost_memory_node_is_an_error_and_no_hang() {
                 }
             }
         });
-        // A worker may have to leave with verbs to the dead node in flight.
+        // A worker may have to leave while verbs to the dead node are in flight. Then the run
+        // fails.
         if let Ok(ends) = ends {
             assert!(!ends[0].is_empty(), "the memory is gone");
         }
@@ -483,7 +484,7 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
     let [common, _] = Common::both();
     let config = small(2, 1, 16, 1);
     let _memory = common.memory(&config);
-    // By then the other nodes have been refused, even on a busy machine.
+    // The wait is long enough for the refusal of the other nodes, even on a busy machine.
     let wait = Duration::from_secs(6);
     let membership = common.membership(Role::Compute).expect("a free id");
     let (common, two) = (&common, &config);
@@ -532,9 +533,9 @@ fn missing_memory_nodes_and_pools_of_other_lines_are_reported() {
 }
 
 /// Bug: a memory node with an impossible size, address or directory died with its id, and its
-/// directory was decided for all. Later nodes reported a lost memory node, or went to the unusable
-/// directory. Mechanism: the id was taken before anything was tried. Fix: a node that cannot start
-/// leaves, and tries the directory before it decides.
+/// directory was decided for all nodes. Later nodes reported a lost memory node, or used the
+/// unusable directory. Mechanism: the node took the id before it tried to start. Fix: a node that
+/// cannot start leaves, and tries the directory before it decides.
 #[test]
 fn a_memory_node_that_cannot_start_does_not_hinder_the_next() {
     for common in Common::both() {

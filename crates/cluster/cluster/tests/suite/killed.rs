@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   the test: memory nodes, kills processes      children: a compute node each, a run of its own
-//!   kill ──────────────────────────────────────► adds to lines of all and to a line of its own
-//!   reads what they say ◄─────────────────────── how often it did, which errors, how long each took
+//!   kill ──────────────────────────────────────► adds to common lines and to a line of its own
+//!   reads the reports ◄───────────────────────── number of additions, errors, longest time
 //! ```
 //!
-//! Lines of a dead node are errors for the other nodes, in bounded time. Everything else goes on,
-//! and no write of a live node is lost.
+//! Lines of a dead node are errors for the other nodes, in bounded time. All other lines work, and
+//! no write of a living node is lost.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -38,13 +38,13 @@ const CLUSTER: &str = "LATCHWORK_TEST_CLUSTER";
 /// The prefix of every line of a child process, which distinguishes it from lines of the test
 /// harness.
 const MARK: &str = "node: ";
-/// The lease of a node. It is so long that no live node dies on a busy machine. When the test kills
-/// a node, it also ends the node's lease.
+/// The lease of a node. It is so long that no living node dies on a busy machine. When the test
+/// kills a node, the test also ends the node's lease in the store.
 const LEASE: Duration = Duration::from_secs(120);
-/// The deadline of an access to a line of a node that is dead, but not known to be dead.
+/// The deadline of an access to a line of a dead node that is not known to be dead yet.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// The number of common lines: many more than a cache has frames, so that dead nodes take only some
-/// lines with them.
+/// The number of common lines. It is much larger than a cache, so that a dead node owns only some
+/// of the lines.
 const LINES: usize = 150;
 /// The number of additions between two lines of a child's output.
 const TURN: usize = 50;
@@ -94,7 +94,7 @@ async fn add(member: &Member, line: GlobalAddr) -> Result<(), String> {
     member.memory.write(line, add).await.map_err(|error| error.to_string())
 }
 
-/// The work of a child until its end. Returns the number of additions to each line.
+/// The work of a child until the test ends it. Returns the number of additions to each line.
 async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<u64> {
     let mut random = WorkloadRandom::new(seed);
     let mut lines = Vec::new();
@@ -123,7 +123,7 @@ async fn work(member: Member, over: &AtomicBool, seed: u64, first: bool) -> Vec<
     added
 }
 
-/// The content of a line, if the line is available.
+/// The content of a line, or `None` if the line is an error.
 async fn counted(member: &Member, line: GlobalAddr) -> Option<u64> {
     let _operation = member.memory.enter().await.ok()?;
     member.memory.read(line, |words| words.u64(0)).await.ok()
@@ -154,7 +154,7 @@ fn what_a_child_process_does() {
     let added = RefCell::new(added.expect("no worker fails").swap_remove(0));
     let words = |numbers: Vec<String>| numbers.join(" ");
     println!("{MARK}added {}", words(added.take().iter().map(u64::to_string).collect()));
-    // Waits until no node adds any more.
+    // The child waits until no node adds any more.
     (0..2).for_each(|_| told.recv_timeout(LONG).expect("it is told"));
     let read = joined.run(|member| async move {
         let mut found = Vec::new();
@@ -167,7 +167,7 @@ fn what_a_child_process_does() {
     let read = read.expect("no worker fails").swap_remove(0);
     let text = |found: &Option<u64>| found.map_or("-".to_owned(), |found| found.to_string());
     println!("{MARK}read {}", words(read.iter().map(text).collect()));
-    // Waits until all nodes have read. After that, the lines may be lost.
+    // The child waits until all nodes have read, because its own end may lose lines.
     thread::park_timeout(LONG);
 }
 
@@ -206,8 +206,8 @@ impl Node {
         node
     }
 
-    /// The next report of the child: its additions, its failed additions, and the milliseconds of
-    /// the longest one.
+    /// The next report of the child: additions, failed additions, and the milliseconds of the
+    /// longest addition.
     fn turn(&mut self) -> [u64; 3] {
         let said = self.says.recv_timeout(LONG);
         let said = said.unwrap_or_else(|why| {
@@ -218,7 +218,7 @@ impl Node {
         numbers.try_into().expect("three numbers")
     }
 
-    /// The final values of the child after this word.
+    /// The numbers that the child reports at its end after this word.
     fn last(&self, word: &str) -> Vec<Option<u64>> {
         loop {
             let said = self.says.recv_timeout(LONG).expect("it comes to its end");
@@ -258,12 +258,13 @@ fn rounds(fabric: &str, seed: u64) {
         mortal.child.wait().expect("a child");
         let died =
             |view: &latchwork_membership::View| view.state(mortal.name) == Some(MemberState::Dead);
-        // For some time no node knows of the death, and accesses end by their own deadline.
+        // For some time no node knows of the death. Accesses to the dead node's lines end at their
+        // deadline.
         thread::park_timeout(Duration::from_micros(random.below(1_500_000)));
         end_lease(&endpoint, mortal.name);
         observer.wait(LONG, died).expect("it dies");
         for node in &mut nodes {
-            // Reads the reports until now, and then some more turns.
+            // Skips the reports so far, and reads three more.
             let said = node.says.try_iter().count();
             let turns: Vec<_> = (0..3).map(|_| node.turn()).collect();
             let longest = turns.iter().map(|turn| turn[2]).max().expect("turns");
@@ -274,7 +275,7 @@ fn rounds(fabric: &str, seed: u64) {
             );
             assert!(turns[2][0] > 0, "{} adds: {turns:?}", node.name);
         }
-        // A dead node's id is refused, whatever process takes it.
+        // Any process that asks for the id of a dead node is refused.
         let id = mortal.name.compute().map(|id| u16::from(id.get()));
         let again = join(&endpoint, Joining { id, ..Joining::new(Role::Compute) });
         let error = again.expect_err("the id is not given again");
@@ -295,14 +296,14 @@ fn rounds(fabric: &str, seed: u64) {
         let sum: u64 = added.iter().filter_map(|added| added[line]).sum();
         let values: Vec<_> = read.iter().filter_map(|read| read[line]).collect();
         could += values.len();
-        // Dead nodes have added, too.
+        // Dead nodes have added too, so a value may be larger than the sum of the living nodes.
         assert!(
             values.iter().all(|value| *value >= sum),
             "{fabric}, line {line}: {values:?}, {sum}"
         );
         assert!(values.windows(2).all(|two| two[0] == two[1]), "{fabric}, line {line}: {values:?}");
     }
-    // At most the lines of three caches of 16 frames, or a few more, are lost.
+    // Three dead nodes lose about three caches of 16 frames, so most lines can be read.
     assert!(could > 3 * LINES / 3, "{fabric}: {could} reads of {LINES} lines, by three");
 }
 
@@ -337,7 +338,7 @@ fn a_memory_node_that_died_is_not_replaced() {
     let id = gone.memory().map(|id| id.0);
     let error = join(&endpoint, Joining { id, ..Joining::new(role) }).expect_err("it is dead");
     assert!(matches!(error, MembershipError::Dead { .. }), "{error}");
-    // Compute nodes do not wait for a memory node that does not come, and leave.
+    // Compute nodes stop waiting for a missing memory node, and leave.
     let membership = join(&endpoint, Joining::new(Role::Compute)).expect("a free id");
     let me = membership.me().node;
     let begin = latchwork_runtime::Clock::start();

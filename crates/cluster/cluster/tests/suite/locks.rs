@@ -1,6 +1,5 @@
-//! Random transactions of many workers with two-phase locks that never wait. Locks that exclude
-//! each other are never held at the same time. Data read under a lock does not change, and no
-//! transfer is lost.
+//! Random transactions of many workers, with two-phase locks that never wait. Conflicting locks are
+//! never held at the same time. Data read under a lock does not change, and no transfer is lost.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,22 +19,22 @@ const LIMIT: Duration = Duration::from_secs(30);
 const LINES: usize = 5;
 /// The value of each line at the start.
 const START: u64 = 1_000_000;
-/// The attempted transfers of one worker.
+/// The number of transfers that each worker attempts.
 const TRIES: u64 = 60;
 
-/// The exclusion that the locks of all nodes should give, counted beside them: the readers of each
-/// line, or -1 for a writer.
+/// The locks of all nodes, counted beside the real locks: for each line the number of readers, or
+/// -1 for a writer.
 #[derive(Default)]
 struct Witness {
     holders: [AtomicI64; LINES],
     commits: AtomicU64,
     refusals: AtomicU64,
     upgrades: AtomicU64,
-    /// The rule that a test breaks.
+    /// Whether transactions leave out the locks, as a seeded bug.
     forgets_to_lock: bool,
 }
 
-/// A lock, with the data of the witness.
+/// A lock, with its entry in the witness.
 struct Held<'a> {
     witness: &'a Witness,
     at: usize,
@@ -63,8 +62,8 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Counted before the lock ends, because another task may take the lock at once after the
-        // end.
+        // The entry ends before the lock, because another task may take the lock as soon as it
+        // ends.
         match self.mode {
             AccessMode::Shared => self.witness.holders[self.at].fetch_sub(1, Ordering::SeqCst),
             AccessMode::Exclusive => self.witness.holders[self.at].fetch_add(1, Ordering::SeqCst),
@@ -104,8 +103,8 @@ async fn lock<'a>(
     })
 }
 
-/// Moves a unit from one line to another, with locks in any order. Returns false after a conflict
-/// with another transaction.
+/// Moves a unit from one line to another, under locks that are taken in any order. Returns false
+/// after a conflict with another transaction.
 async fn transfer(
     member: &Member,
     witness: &Witness,
@@ -148,8 +147,7 @@ async fn transfer(
     Ok(true)
 }
 
-/// The sum of all lines under locks to read. There is none after a conflict with another
-/// transaction.
+/// The sum of all lines under locks to read, or `None` after a conflict with another transaction.
 async fn audit(
     member: &Member,
     witness: &Witness,
@@ -197,7 +195,7 @@ async fn transact(member: Member, witness: Arc<Witness>) {
     }
 }
 
-/// The sum of all lines when no transaction has a lock any more.
+/// The sum of all lines, after all transactions have ended.
 async fn total(member: Member) -> u64 {
     let mut sum = 0;
     for line in shared_lines_again(&member).await {
@@ -279,7 +277,7 @@ fn transactions_lose_nothing_where_connections_fail() {
     assert!(commits > 500, "{commits} transfers");
 }
 
-/// The same without locks: the check notices.
+/// The same without locks. The check detects the lost transfers.
 #[test]
 fn transactions_without_locks_are_noticed() {
     let broken = || Witness { forgets_to_lock: true, ..Witness::default() };

@@ -1,4 +1,4 @@
-//! A cluster with a simulated NIC profile: the costs of work are those of the profile.
+//! A cluster with a simulated NIC profile. Work takes the times of the profile.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ fn a_hit_costs_what_the_profile_says() {
     assert_eq!(hits(some), READS * Duration::from_nanos(70 + 2 * 15));
 }
 
-/// A lock of a cached line is a hit, and so is its end.
+/// A lock of a cached line costs one hit, and so does its end.
 #[test]
 fn a_lock_costs_two_hits() {
     let mut profile = NicProfile::named("connectx3").expect("it comes with the crate");
@@ -76,11 +76,11 @@ fn set(guard: &mut WriteGuard<'_>, value: u64) {
     guard.mark_dirty(0..8);
 }
 
-/// The mean time of a write to a line with copies at `sharers` other nodes. With `upgrade` the
-/// writer has a copy too.
+/// The mean time of a write to a line that `sharers` other nodes share. With `upgrade` the writer
+/// has a copy too.
 fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
     const LINES: u32 = 100;
-    // The parts are apart in virtual time, so that the world is at rest before each part.
+    // The parts begin at fixed virtual times, so that all messages have arrived before each part.
     const STEP: Duration = Duration::from_millis(10);
     let profile = NicProfile::named("connectx3").expect("it comes with the crate");
     let mut config = ClusterConfig {
@@ -120,7 +120,7 @@ fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
                 let start = handle.now();
                 memory.write(line, |guard| set(guard, 2)).await.expect("no faults");
                 took += handle.now() - start;
-                // Time for the reports and other messages in flight.
+                // This pause lets reports and other messages in flight arrive.
                 handle.sleep(Duration::from_micros(50)).await;
             }
             took / LINES
@@ -131,7 +131,7 @@ fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
     took.expect("no worker fails")[0]
 }
 
-/// Without takeover the sharers' additions are between request and answer.
+/// Without takeover the additions of the sharers take effect between request and answer.
 #[test]
 fn a_takeover_saves_a_write_to_a_shared_line_a_round_trip() {
     for upgrade in [false, true] {
@@ -144,8 +144,8 @@ fn a_takeover_saves_a_write_to_a_shared_line_a_round_trip() {
     }
 }
 
-/// Accesses of eight nodes to `lines` lines in 5 ms of virtual time. Of a hundred accesses,
-/// `writes` are writes. Returns the number of accesses and the time of the longest one.
+/// Accesses of eight nodes to `lines` lines during 5 ms of virtual time, with `writes` writes among
+/// a hundred accesses. Returns the number of accesses and the time of the longest one.
 fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
     const SPAN: Duration = Duration::from_millis(5);
     let begin = latchwork_runtime::Time::ZERO + Duration::from_millis(5);
@@ -184,7 +184,7 @@ fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
                 }
                 done += 1;
                 longest = longest.max(handle.now() - start);
-                // A moment for the messages of other nodes.
+                // This pause lets messages of other nodes be handled.
                 handle.sleep(Duration::from_nanos(500)).await;
             }
             (done, longest)
@@ -195,9 +195,9 @@ fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
     (sum, done.iter().map(|(_, longest)| *longest).max().unwrap_or_default())
 }
 
-/// Where many nodes write lines that many nodes read, takeover makes no cell more than a tenth
-/// slower, and saves time in total. The test prints the longest access. It is shorter with takeover
-/// in most cells, but not in all.
+/// Many nodes write lines that many nodes read. Takeover makes no combination more than a tenth
+/// slower, and saves time in total. The test also prints the longest access, which takeover
+/// shortens in most combinations.
 #[test]
 fn takeover_bears_contention() {
     let (mut all, mut all_on) = (0.0, 0.0);

@@ -1,6 +1,6 @@
-//! Clusters with compute nodes in processes that fail. A child process is this test program again,
-//! and is killed at the latest when its test ends. The memory nodes, and a compute node that goes
-//! on, are threads of the test.
+//! Clusters in which compute nodes are processes that fail. A child process runs this test program,
+//! and is killed at the latest when its test ends. The memory nodes, and one compute node that
+//! survives, are threads of the test.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,8 +22,8 @@ use tempfile::TempDir;
 use crate::common::small;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The lease of the nodes that go on, and of the nodes that fail: the test waits for the end of the
-/// latter.
+/// The lease of the nodes that survive, and the lease of the nodes that fail. The test waits for
+/// the end of the second.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
 
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// A pool with 30 chunks of about 120 lines in total.
+/// A pool with 30 chunks, which have about 120 lines each.
 fn config() -> ClusterConfig {
     let mut config = small(1, 1, 32, 1);
     config.node.deadline = Duration::from_secs(5);
@@ -99,8 +99,9 @@ fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError>
 
 // ---- the child ---------------------------------------------------------------------------------------
 
-/// One compute node, which answers each command by one line: `node`; `write ADDRESS VALUE`, a verb;
-/// `enter` an operation that never ends; `allocate N` lines, all of which it keeps; `leave`.
+/// One compute node. It answers each command by one line. The commands are: `node`; `write ADDRESS
+/// VALUE`, which posts a verb; `enter`, which begins an operation that never ends; `allocate N`,
+/// which keeps all lines; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -220,14 +221,15 @@ fn wait_for(membership: &Membership, node: NodeName, state: MemberState) {
     membership.wait(LIMIT, is_so).expect("it comes to that");
 }
 
-// ---- what comes of it --------------------------------------------------------------------------------
+// ---- the effects on other nodes
+// ------------------------------------------------------------------------
 
-/// The address of a word of a line's payload.
+/// The address of the first word of a line's payload.
 fn behind_header(line: GlobalAddr) -> GlobalAddr {
     GlobalAddr::new(line.node(), line.offset() + 64)
 }
 
-/// The value of that word in memory, past all caches, as verbs write it.
+/// The value of that word in memory. The read goes past all caches, as verbs do.
 async fn word(member: &Member, line: GlobalAddr) -> u64 {
     member.memory.port().read_word(behind_header(line)).await.expect("the memory is there")
 }
@@ -253,14 +255,14 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_g
     let error = child.ask(&write(2));
     assert!(error.contains("this node's lease has ended"), "{error}");
     assert_eq!(read(), 1);
-    // The run ends as well, with the reason.
+    // The run of the child ends as well, and names the reason.
     let end = child.ask("leave");
     assert!(end.contains("this node's lease has ended"), "{end}");
     reader.leave().expect("nothing is in the way");
 }
 
-/// A node dies in the middle of an operation. If its epoch slot stayed, lines freed later would
-/// never be reused, and the pool would become full.
+/// A node dies in the middle of an operation. If no node reclaimed it, its epoch slot would stay,
+/// lines freed later would never be reused, and the pool would become full.
 #[test]
 fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
     for transport in ["tcp", "shm"] {
@@ -276,22 +278,22 @@ fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
         let turned = stays.run(|member| async move {
             let deadline = member.handle.now() + LIMIT;
             let mut turned = 0;
-            // Twice the lines of the pool.
+            // This turns over more lines than the pool has.
             while turned < 2 * 4096 {
                 match turn_over(&member, 128).await {
                     Ok(()) => turned += 128,
-                    // Fails until all members have fenced the dead node.
+                    // Allocation may fail until the dead node is fenced and reclaimed.
                     Err(error) => assert!(member.handle.now() < deadline, "{error}"),
                 }
             }
         });
         turned.expect("no worker fails");
-        // A leaving node does not wait for the dead node either.
+        // The graceful leave does not wait for the dead node.
         stays.leave().expect("nothing is in the way");
     }
 }
 
-/// Allocates `count` lines and frees them again. Allocated lines are freed in any case.
+/// Allocates `count` lines and frees them again, also after an error.
 async fn turn_over(member: &Member, count: usize) -> Result<(), MemoryError> {
     let mut lines = Vec::new();
     let mut end = Ok(());

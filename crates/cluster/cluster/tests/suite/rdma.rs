@@ -1,5 +1,5 @@
 //! The same cluster on RDMA devices. Its nodes are in one process, spread over all devices. The
-//! test is skipped where there are none; `scripts/test-ibv.sh` runs it on Soft-RoCE.
+//! test is skipped on machines without devices. `scripts/test-ibv.sh` runs it on Soft-RoCE.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +12,7 @@ use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 use crate::common::{Load, hammer, read_counters, small, totals};
 
 /// The devices, or `None` without devices, after printing why. In the virtual machine there must be
-/// some.
+/// devices.
 fn devices(inbox_capacity: usize) -> Option<Threaded> {
     // The timeout is long, because the virtual machine is emulated on a busy host.
     match IbvFabric::open(IbvConfig { inbox_capacity, timeout: 18, ..IbvConfig::default() }) {

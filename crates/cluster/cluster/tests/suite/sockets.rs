@@ -9,7 +9,7 @@ use crate::common::{LONG, Load, hammer, read_counters, small, totals};
 
 fn loopback(inbox_capacity: usize) -> Threaded {
     let security = Security::Secret(Secret::random().expect("random bytes"));
-    // No machine stops for that long.
+    // The limits are longer than any stop of the machine.
     let (patience, connect_time) = (LONG, LONG);
     let config = TcpConfig {
         threads: 2,

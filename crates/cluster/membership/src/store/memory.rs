@@ -21,9 +21,9 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// The state, after ending the leases whose time is over.
+    /// The state. The call first ends the leases whose time is over.
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code under the lock panics half-way through a change.
+        // A panic cannot leave the data under the lock half changed.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.expire(since_boot()) {
             self.changed.notify_all();
@@ -39,7 +39,7 @@ impl Store for MemoryStore {
 
     fn grant(&self, ttl: Duration, _limit: Duration) -> Result<Grant, MembershipError> {
         let id = self.state().grant(ttl, since_boot());
-        // A waiter sleeps at most until the next lease ends, so it must learn of the new lease.
+        // A waiter sleeps until the next lease ends, so a new lease must wake the waiter.
         self.changed.notify_all();
         Ok(Grant { id, ttl })
     }

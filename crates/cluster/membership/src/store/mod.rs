@@ -1,4 +1,4 @@
-//! [`Store`]: the transactional store for the state of a cluster.
+//! [`Store`]: the trait of a transactional key-value store that has the state of a cluster.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -31,14 +31,14 @@ pub struct StoreEntry {
     pub value: Vec<u8>,
     /// The revision at which the value was put.
     pub modified: u64,
-    /// The lease that the key is deleted with.
+    /// The lease with which the store deletes the key.
     pub lease: Option<LeaseId>,
 }
 
 /// Entries at one revision, ordered by key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The store's revision at that time.
+    /// The store's revision at the time of the snapshot.
     pub revision: u64,
     /// The entries.
     pub entries: Vec<StoreEntry>,
@@ -62,14 +62,14 @@ pub enum KeyChange {
         key: String,
         /// The value, [`VALUE_MAX`] bytes at most.
         value: Vec<u8>,
-        /// The lease that the key is deleted with.
+        /// The lease with which the store deletes the key.
         lease: Option<LeaseId>,
     },
     /// Deletes a key, if it exists.
     Delete(String),
 }
 
-/// A lease as granted.
+/// A lease that a store has granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The lease.
@@ -81,8 +81,8 @@ pub struct Grant {
 /// A transactional key-value store with leases.
 ///
 /// Every call returns within about its `limit`, with an error if necessary. A transaction may have
-/// taken effect although its call failed. Revisions count the changes of the whole store. They only
-/// grow, and all changes of one transaction have the same revision.
+/// taken effect although its call failed. Revisions count the changes of the whole store. A
+/// revision only grows, and all changes of one transaction have the same revision.
 pub trait Store: Send + Sync {
     /// The name of the store for messages, without a password.
     fn describe(&self) -> String;
@@ -93,7 +93,7 @@ pub trait Store: Send + Sync {
     /// An error of the store, as for all calls.
     fn grant(&self, ttl: Duration, limit: Duration) -> Result<Grant, MembershipError>;
 
-    /// Renews a lease for its whole length from now. Returns that length.
+    /// Renews a lease for its whole length from now on. Returns that length.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`] when the lease does not exist any more; an error of the
@@ -106,8 +106,8 @@ pub trait Store: Send + Sync {
     /// An error of the store.
     fn revoke(&self, lease: LeaseId, limit: Duration) -> Result<(), MembershipError>;
 
-    /// Makes all changes if all comparisons hold, and returns their revision. Returns `None` if a
-    /// comparison fails. Each change has another key.
+    /// Makes all changes if all comparisons hold, and returns the store's revision after them.
+    /// Returns `None` if a comparison fails. No two changes have the same key.
     ///
     /// # Errors
     /// [`MembershipError::LeaseEnded`] when a put names a lease that has ended; an error of the
@@ -132,8 +132,8 @@ pub trait Store: Send + Sync {
     fn range(&self, prefix: &str, limit: Duration) -> Result<Snapshot, MembershipError>;
 
     /// Waits until a key that begins with `prefix` may have changed since revision `after`. Returns
-    /// `false` when no key has changed within `limit`. The call may return `true` without a change,
-    /// but not repeatedly.
+    /// `false` when no such key has changed within `limit`. The call may return `true` without a
+    /// change of such a key. It does not do so again for the same revision.
     ///
     /// # Errors
     /// An error of the store.

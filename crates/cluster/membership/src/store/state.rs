@@ -1,4 +1,4 @@
-//! [`State`]: keys and leases as a plain value, for the memory store and the directory store.
+//! [`State`]: keys and leases as a plain value, in the memory store and the directory store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use latchwork_strict::{strict_assert, strict_check};
 use crate::error::MembershipError;
 use crate::store::{Compare, KeyChange, LeaseId, Snapshot, StoreEntry};
 
-/// The whole content of a store. Times are since the boot.
+/// The whole content of a store. Times count from the boot of the machine.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct State {
     pub(crate) revision: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Kept {
     pub(crate) lease: Option<LeaseId>,
 }
 
-/// The length of a lease, and its end.
+/// The length of a lease, and the time at which it ends without renewal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
     pub(crate) ttl: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct Term {
 }
 
 impl State {
-    /// Ends the leases whose time is over. Returns whether there were any.
+    /// Ends the leases whose time is over. Returns whether a lease ended.
     pub(crate) fn expire(&mut self, now: Duration) -> bool {
         let ended: Vec<LeaseId> =
             self.leases.iter().filter(|(_, term)| term.end <= now).map(|(id, _)| *id).collect();
@@ -41,7 +41,8 @@ impl State {
         !ended.is_empty()
     }
 
-    /// Asserts the relations of the fields between two calls.
+    /// Asserts that no entry is newer than the store or outlives its lease, and that each lease was
+    /// granted.
     pub(crate) fn check(&self) {
         for (key, kept) in &self.entries {
             assert!(kept.modified <= self.revision, "{key} is newer than its store");

@@ -1,4 +1,4 @@
-//! The deaths of nodes: in bounded time, in the right order, and permanent.
+//! The deaths of nodes: they come in bounded time and in the right order, and are permanent.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -22,9 +22,28 @@ fn mortal(place: &Place) -> (Arc<Faulty>, Membership) {
 }
 
 #[test]
+fn a_callback_of_a_lost_lease_may_add_another() {
+    in_each_place(|place| {
+        let (way, mortal) = mortal(&place);
+        let mortal = Arc::new(mortal);
+        let (tell, told) = mpsc::channel();
+        way.set(Fault::Cut);
+        eventually("the lease to be invalid", || !mortal.lease().is_valid());
+        // The call runs in its own thread, so that a deadlock fails the test instead of blocking
+        // it.
+        thread::spawn(move || {
+            let adds = Arc::clone(&mortal);
+            let tells = Box::new(move || tell.send(()).unwrap());
+            mortal.on_loss(Box::new(move || adds.on_loss(tells)));
+        });
+        told.recv_timeout(LONG).expect("the second callback");
+    });
+}
+
+#[test]
 fn a_node_with_a_keeper_that_is_cut_off_is_dead_within_bounded_time_and_knows_first() {
     let faults = [Fault::Cut, Fault::LateAnswers, Fault::SlowAnswer];
-    // The tests mostly wait, so they run at once. A failing thread fails the scope.
+    // The tests mostly wait, so all run at the same time. A failing thread fails the scope.
     thread::scope(|scope| {
         for fault in faults {
             scope.spawn(move || in_each_place(|place| cut_off(fault, place)));
@@ -38,7 +57,7 @@ fn cut_off(fault: Fault, place: Place) {
     let (node, lease) = (mortal.me().node, mortal.lease());
     let (tell, lost) = mpsc::channel();
     mortal.on_loss(Box::new(move || tell.send(()).unwrap()));
-    // Checks the lease of the dying node at the moment when another node can see it dead.
+    // Checks the lease of the dying node when another node first sees that node dead.
     let seen = Arc::new(Mutex::new(None));
     other.follow(Box::new({
         let (lease, seen) = (lease.clone(), Arc::clone(&seen));
@@ -48,19 +67,21 @@ fn cut_off(fault: Fault, place: Place) {
             }
         }
     }));
-    // Longer than a lease, with five renewals per lease.
+    // Seven renewals take longer than one lease, because a lease has five.
     eventually("renewals", || way.renewals().len() > 6);
     assert!(lease.is_valid());
 
     way.set(fault);
     eventually("the lease to be invalid", || !lease.is_valid());
     if fault == Fault::Cut {
-        // The two events are a fifth of the lease apart.
+        // The own lease ends a fifth of the lease before the store ends it. So the store still has
+        // the node.
         let state = other.view().state(node);
         let alive = format!("/latchwork/bench/view/alive/{node}");
         let is_there = place.store.get(&alive, LONG).unwrap().is_some();
         let renewed = way.renewals().pop().unwrap();
-        // Later the lease may have ended, on a machine that stopped for a while.
+        // The check is skipped on a machine that stopped for so long that the store may have ended
+        // it.
         if renewed.elapsed() < FIRM {
             assert!(state == Some(MemberState::Joined) && is_there, "{:?}", place.kind);
         }
@@ -70,7 +91,7 @@ fn cut_off(fault: Fault, place: Place) {
     assert_eq!(*seen.lock().unwrap(), Some(false), "{:?}", place.kind);
     lost.recv_timeout(LONG).unwrap();
 
-    // The connection is back, but the node stays dead.
+    // The connection works again, but the node stays dead.
     way.set(Fault::None);
     assert!(!lease.is_valid());
     for error in [
@@ -102,7 +123,7 @@ fn the_id_of_the_dead_is_never_given_again() {
                 dead == [Some(MemberState::Dead); 2]
             })
             .unwrap();
-        // A process that kills the dead node's process needs the contact.
+        // A process that kills the dead node's process needs the process id from the contact.
         assert_eq!(view.get(node).unwrap().contact["pid"], "1234");
         assert_eq!(view.dead().count(), 2);
 
@@ -170,7 +191,7 @@ fn no_node_joins_twice_when_the_answer_to_joining_is_lost() {
         assert_eq!(node.me().node.to_string(), "C1");
         assert_eq!(node.view().members.len(), 1);
         node.contact("a", "b").unwrap();
-        // The same for a leave.
+        // A leave also takes effect once when its answer is lost.
         way.set(Fault::LostAnswer);
         node.leave().unwrap();
         assert_eq!(place.join(compute()).unwrap().me().node, node.me().node);
@@ -204,6 +225,6 @@ fn the_cost_of_reading_a_lease_is_a_clock_reading() {
     let each = (common::cpu() - begin) / rounds;
     assert_eq!(valid, rounds as usize);
     println!("Lease::is_valid takes {each:?}");
-    // It takes some tens of nanoseconds. A system call or a lock would take several hundreds.
+    // A check takes some tens of nanoseconds. A system call or a lock would take several hundreds.
     assert!(each < Duration::from_micros(5), "{each:?}");
 }

@@ -42,7 +42,7 @@ fn directories_that_cannot_hold_a_cluster() {
     fs::write(directory.path().join("file"), "x").unwrap();
     says(&format!("file:{here}/file"), &["it is a file", "another place"]);
     says(&format!("file:{here}/file/bench"), &["cannot be made", "another place"]);
-    // No user can write there, not even root.
+    // No user can write in this directory, not even root.
     says("file:/proc/bench", &["/proc/bench", "cannot be made", "another place"]);
     says("file:/sys/kernel", &["not writable", "another place"]);
     assert_eq!(fs::read_to_string(directory.path().join("file")).unwrap(), "x");
@@ -67,11 +67,11 @@ fn a_program_without_etcd_says_so() {
 #[cfg(feature = "etcd")]
 #[test]
 fn addresses_where_no_etcd_is() {
-    // A port without a listener.
+    // No process listens at this port.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     says(&format!("etcd://{free}/bench"), &[&free.to_string(), "refused", "is it started"]);
     says(&format!("etcd://u:geheim@{free},{free}/bench"), &["refused", "is it started"]);
-    // A server that accepts connections and never answers.
+    // This server accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_at = silent.local_addr().unwrap();
     says(&format!("etcd://{silent_at}/bench"), &["does not answer", "is it started"]);

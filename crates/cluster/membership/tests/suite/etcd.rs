@@ -44,8 +44,8 @@ fn a_server_that_is_killed_gives_lost_leases_and_errors_and_no_hang() {
 
 #[test]
 fn a_short_absence_costs_no_node_its_lease() {
-    // Two handles of the library to one server, and one of them loses its connections. A restart of
-    // etcd within the lease has the same effect, but the test would have to wait for the server.
+    // The test has two handles of the library to one server, and one of them loses its connections.
+    // A restart of etcd within the lease has the same effect, but takes longer.
     let Some(place) = Place::etcd() else { return };
     let way = common::faulty::Faulty::new(place.another());
     let store: std::sync::Arc<dyn latchwork_membership::Store> = way.clone();
@@ -73,7 +73,7 @@ fn history_that_was_compacted_is_no_obstacle() {
         let now = client.get("x", None).await?.header().unwrap().revision();
         client.compact(now, None).await
     });
-    // A waiter that has slept since the old revision.
+    // The wait begins at the old revision, and etcd has compacted the changes after it.
     assert_eq!(place.another().wait("/", old, LONG), Ok(true));
     b.contact("round", "last").unwrap();
     let node = b.me().node;

@@ -48,7 +48,8 @@ fn every_party_gets_the_values_of_all() {
     for place in Place::all() {
         let nodes: Vec<_> = (0..4).map(|_| place.join(compute()).unwrap()).collect();
         (0..10).for_each(|round| complete(&nodes, &format!("round-{round}")));
-        // Values that all parties have are deleted.
+        // The parties delete values that all parties have read. The values of the last round
+        // remain.
         let left = place.store.range("/latchwork/bench/value/", LONG).unwrap().entries;
         assert_eq!(left.len(), nodes.len(), "of the last round");
     }
@@ -155,8 +156,8 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
             assert_eq!(values, Err(gone), "{:?}", place.kind);
         }
         assert!(begin.elapsed() < LONG);
-        // The node is already dead when this exchange begins. Again no party waits, and an exchange
-        // without the dead node works.
+        // The node is dead before this exchange begins. Again no party waits. An exchange without
+        // the dead node succeeds.
         let begin = now();
         let values = exchange(&nodes, "again", &four, 4 * LONG);
         assert!(
@@ -167,8 +168,8 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
     });
 }
 
-/// Nodes outside the exchange join, leave and die. At one time there are as many of them as missing
-/// parties.
+/// Nodes outside the exchange join, leave and die. At one time their number equals the number of
+/// missing parties.
 #[test]
 fn other_nodes_of_the_cluster_do_not_affect_an_exchange() {
     for place in Place::all() {
@@ -179,7 +180,7 @@ fn other_nodes_of_the_cluster_do_not_affect_an_exchange() {
         mortal.die();
         nodes[0].wait(LONG, |view| view.state(dead) == Some(MemberState::Dead)).unwrap();
         thread::scope(|scope| {
-            // An exchange with the same name, at the same time.
+            // Other nodes run an exchange with the same name at the same time.
             let apart = scope.spawn(|| complete(&others, "x"));
             complete(&nodes, "x");
             apart.join().unwrap();

@@ -33,7 +33,7 @@ fn a_store_from_before_the_machine_was_started_anew_has_only_dead_nodes() {
     let left = place.join(compute_as(6)).unwrap();
     left.leave().unwrap();
     node.decide("fact", b"stays").unwrap();
-    // Without a running keeper, which would find the changed store.
+    // The leaked copy is never dropped, so the node does not end during the test.
     std::mem::forget(node.clone());
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     rewrite(&place, |body| body.replace(boot.trim(), "another-boot"));
@@ -74,7 +74,7 @@ fn a_state_file_that_is_torn_or_foreign_is_an_error_that_says_so() {
         assert!(text.contains(why) && text.contains("state") && !text.contains('\n'), "{text}");
         assert_eq!(fs::read(&path).unwrap(), bytes, "left as it is");
     }
-    // All nodes lose their membership, in bounded time.
+    // The test ends with the whole file, as it was before the damage.
     fs::write(&path, whole).unwrap();
 }
 
@@ -116,7 +116,7 @@ fn a_lock_that_is_kept_is_an_error_that_names_the_process() {
 #[test]
 fn waiting_uses_next_to_no_cpu() {
     let place = Place::file();
-    // A process that only waits, so that its CPU time is the cost of waiting.
+    // The process only waits, so its CPU time is the cost of waiting.
     let store = FileStore::open(directory(&place), LONG).unwrap();
     let revision = store.range("/", LONG).unwrap().revision;
     let used = (0..4).map(|_| {
@@ -124,7 +124,7 @@ fn waiting_uses_next_to_no_cpu() {
         assert!(!store.wait("/", revision, Duration::from_millis(500)).unwrap());
         common::cpu() - begin
     });
-    // Other load on the machine makes everything slower, but not all the time.
+    // Other load makes single measurements slow. The smallest of the four is the least disturbed.
     let used = used.min().unwrap();
     println!("half a second of waiting uses {used:?} of CPU");
     assert!(used < Duration::from_millis(15), "{used:?}: three per cent of a core");

@@ -46,7 +46,7 @@ impl Post {
     }
 }
 
-/// The keys of control messages in the store.
+/// The number of keys of control messages in the store.
 fn letters(place: &Place) -> usize {
     place.store.range("/latchwork/bench/mail/", LONG).unwrap().entries.len()
 }
@@ -188,7 +188,8 @@ fn the_control_messages_of_a_dead_node_are_removed_with_it() {
             mortal.mail.send(node, epoch, b"x".to_vec(), LONG, Box::new(drop));
         }
         eventually("the letters", || letters(&place) == 3);
-        // Like a killed process: no node deletes the messages.
+        // As with a killed process, no node deletes the messages: the sender is cut off from the
+        // store.
         let way = Faulty::new(place.another());
         let store: Arc<dyn Store> = way.clone();
         let killed = Membership::join(store, "bench", compute_for(FIRM)).unwrap();
@@ -220,7 +221,8 @@ fn a_slow_handler_costs_no_lease_and_holds_up_no_answer() {
         let me = slow.me();
         a.mail.send(me.node, me.epoch, b"x".to_vec(), LONG, Box::new(answer));
         eventually("the letter", || letters(&place) == 1);
-        // Meanwhile the node gets answers itself, and renews its lease.
+        // While the handler is busy, its node gets answers to its own messages and renews its
+        // lease.
         let back = mail.ask(a.name(), a.node.me().epoch, b"ab", LONG);
         assert_eq!(back.unwrap(), b"ba");
         let before = way.renewals().len();

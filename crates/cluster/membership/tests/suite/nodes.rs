@@ -206,7 +206,7 @@ fn every_node_gets_the_value_of_the_first_decision() {
         assert_eq!(values.len(), 1);
         let value = values.into_iter().next().unwrap();
         assert_eq!(waiter.join().unwrap(), value);
-        // The fact stays after all nodes of that time have left, and under its own name only.
+        // The fact remains after all these nodes have left. Another name does not find it.
         nodes.iter().for_each(|node| node.leave().unwrap());
         let late = place.join(compute()).unwrap();
         assert_eq!(late.fact("pool").unwrap(), Some(value));
@@ -241,7 +241,7 @@ fn names_and_values_that_no_store_could_take_are_refused() {
 fn clusters_of_one_store_know_nothing_of_each_other() {
     for place in Place::all() {
         let a = Membership::join(place.another(), "bench", compute()).unwrap();
-        // The cluster's name begins with the name of the other cluster.
+        // The name of this cluster begins with the name of the first cluster.
         let b = Membership::join(place.another(), "bench.2", compute()).unwrap();
         assert_eq!(a.me().node, b.me().node);
         a.decide("x", b"a").unwrap();

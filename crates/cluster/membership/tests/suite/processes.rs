@@ -73,8 +73,8 @@ impl Drop for Node {
     }
 }
 
-/// Commands: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`. The answer to each is
-/// one line.
+/// The commands of a child process: `exchange NAME PARTY,PARTY`, `decide NAME`, `lease`, `leave`.
+/// The answer to each command is one line.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -157,7 +157,7 @@ fn a_process_that_is_killed_in_the_middle_of_an_exchange_ends_it_for_all() {
             assert!(answer.contains(&format!("{name} died")), "{answer}");
         }
         nodes.iter_mut().for_each(|node| assert_eq!(node.ask("lease"), "true"));
-        // The remaining nodes go on.
+        // The remaining nodes run another exchange.
         let again = format!("exchange y {}", three.join(","));
         nodes.iter_mut().for_each(|node| node.tell(&again));
         nodes.iter().for_each(|node| assert_eq!(node.answer().split(' ').count(), 3));
@@ -170,7 +170,7 @@ fn a_process_that_is_started_again_under_its_id_is_refused_before_and_after_its_
         let mut first = Node::start(&place, FIRM);
         assert!(first.answer().starts_with("C1@"));
         first.kill();
-        // Immediately after the kill, when the lease still exists.
+        // The process is dead, and its lease still exists in the store.
         let error = place.join(compute_as(1)).unwrap_err();
         assert!(matches!(error, MembershipError::Taken { .. }), "{error}");
         let other = place.join(compute()).unwrap();

@@ -29,7 +29,7 @@ fn a_transaction_makes_all_its_changes_or_none() {
         let old = [Compare::Unchanged("/a".into(), first), Compare::Unchanged("/b".into(), first)];
         let second = commit(store, &old, &[put("/a", &[0, 255, b'\n'], None)]).unwrap();
         assert!(second > first);
-        // One of the two keys has changed since.
+        // One of the two keys has changed since the revision in the condition.
         assert_eq!(commit(store, &old, &[KeyChange::Delete("/b".into())]), None);
 
         let snapshot = store.range("/", LONG).unwrap();
@@ -117,7 +117,7 @@ fn a_waiter_learns_of_a_change_within_a_tenth_of_a_second() {
                     now()
                 }
             });
-            // Sleeps, so that the other thread waits most of the time.
+            // This pause lets the other thread begin to wait before the change.
             common::sleep(Duration::from_millis(20));
             let begin = now();
             commit(&*there, &[], &[put("/x", format!("{round}").as_bytes(), None)]).unwrap();

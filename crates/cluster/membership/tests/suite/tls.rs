@@ -10,8 +10,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use crate::common::compute;
 use crate::common::etcd::Server;
 
-/// Writes the certificate of an authority, and a certificate that it has signed with its key, as
-/// `NAME.ca`, `NAME.pem`, `NAME.key`.
+/// Writes the certificate of an authority (`NAME.ca`), a certificate that the authority has signed
+/// (`NAME.pem`), and the key of that certificate (`NAME.key`).
 fn certificates(directory: &Path, name: &str) -> [String; 3] {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,8 +50,8 @@ fn both_sides_show_a_certificate() {
     assert_eq!(node.decide("a", b"b").unwrap(), b"b");
 
     for endpoint in [
-        // Without TLS, without a certificate, with a foreign certificate, trusting a foreign
-        // authority.
+        // Without TLS; without a certificate; with a certificate of a foreign authority; with trust
+        // in a foreign authority.
         format!("etcd://{address}/bench"),
         format!("etcds://{address}/bench?ca={ca}"),
         format!("etcds://{address}/bench?ca={ca}&cert={other_certificate}&key={other_key}"),

@@ -1,4 +1,4 @@
-//! What holds with all rules.
+//! The settings in which all properties hold, because all rules are on.
 
 use crate::setting::{Setting, holds};
 
@@ -42,7 +42,7 @@ fn a_fourth_node_joins_while_one_of_three_dies() {
     holds("one of three dies, a fourth joins", setting);
 }
 
-/// Today an id is free again after a graceful leave only.
+/// Today an id becomes free again only after a graceful leave.
 #[test]
 fn a_node_joins_under_the_id_of_one_that_left_and_dies() {
     let setting =
@@ -50,7 +50,7 @@ fn a_node_joins_under_the_id_of_one_that_left_and_dies() {
     holds("one leaves, the next holder of its id dies", setting);
 }
 
-/// With a recovery the id of a dead node is free again, too.
+/// With a recovery the id of a dead node would become free again, too.
 #[test]
 fn a_node_joins_under_the_id_of_a_dead_one_and_dies() {
     let setting = Setting {

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   world.rs    the store with all its views, the fabric of each node, the epoch slots; S1 to S5
-//!   setting.rs  which nodes there are, what may happen to them, and the steps
-//!   holds.rs    what holds with all rules
-//!   refuted.rs  what does not hold without one of them
+//!   setting.rs  which nodes a world has, which faults may happen, and the steps
+//!   holds.rs    the settings in which all properties hold, with all rules
+//!   refuted.rs  the settings in which a property fails, because one rule is off
 //!   runs.rs     single runs of one machine
 //! ```
 //!

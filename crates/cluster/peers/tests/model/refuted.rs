@@ -1,4 +1,4 @@
-//! What does not hold without one of the rules: seeded bugs that the model finds.
+//! Properties that fail without one of the rules: seeded bugs that the model finds.
 
 use latchwork_peers::PeerRules;
 
@@ -12,7 +12,7 @@ fn without(change: impl FnOnce(&mut PeerRules), setting: Setting) -> Setting {
     Setting { rules, ..setting }
 }
 
-/// Compute node 2 dies, and another node takes its id, which may die too.
+/// Compute node 2 dies, and another node takes the id. The new node may die too.
 fn reused(deaths: u8) -> Setting {
     Setting {
         reuse: true,
@@ -69,8 +69,8 @@ fn a_node_that_acts_before_the_others_know_it_is_found() {
     is_refuted("one-sided introduction", setting, "S5");
 }
 
-/// A slow reclaim of the earlier holder empties the slot of the next one. The clusters of today do
-/// not name the epoch, and give the id of a dead node to no other.
+/// A slow reclaim of the earlier holder empties the slot of the next holder. Today's clusters do
+/// not name the epoch in a reclaim, and never give the id of a dead node to another node.
 #[test]
 fn a_reclaim_that_names_no_epoch_is_found_where_ids_are_given_again() {
     let setting = Setting { reclaim_names_epoch: false, failures: 1, ..reused(1) };

@@ -1,4 +1,4 @@
-//! Single runs of one machine.
+//! Single runs of one machine, step by step.
 
 use std::collections::BTreeSet;
 
@@ -53,12 +53,12 @@ fn a_dead_node_is_reclaimed_when_all_members_report_its_last_epoch() {
     };
     let asked = step(&mut peers, PeerInput::View(&nodes(&[], Left)));
     assert!(asked.contains(&PeerEffect::Fence(dead)), "{asked:?}");
-    // The fabric never knew it, so there is nothing to forget.
+    // The fabric never knew the dead node, so the machine asks for no `Forget`.
     let report = PeerEffect::Report(fenced);
     assert_eq!(end(&mut peers, PeerEffect::Fence(dead), true), [report]);
     assert_eq!(end(&mut peers, report, true), []);
     assert_eq!(step(&mut peers, PeerInput::View(&nodes(&other, Left))), []);
-    // A member that has died or left is not waited for.
+    // The machine does not wait for a member that has died or left.
     let asked = step(&mut peers, PeerInput::View(&nodes(&[fenced], Left)));
     assert_eq!(asked, [PeerEffect::Reclaim(dead)]);
     assert_eq!(end(&mut peers, PeerEffect::Reclaim(dead), true), []);
@@ -92,7 +92,7 @@ fn a_fence_that_fails_is_repeated_and_the_peer_is_forgotten_meanwhile() {
     let forget = PeerEffect::Forget { peer, has_left: false };
     assert_eq!(end(&mut peers, fence, false), [forget]);
     assert!(peers.has_failed());
-    // The fabric removes the peer, so the next attempt waits.
+    // The fabric is removing the peer, so the next attempt to fence waits.
     assert_eq!(step(&mut peers, PeerInput::Retry), []);
     assert_eq!(end(&mut peers, forget, true), []);
     assert_eq!(step(&mut peers, PeerInput::Retry), [fence]);
@@ -136,7 +136,7 @@ fn a_peer_that_left_is_forgotten_before_the_next_holder_of_its_id_is_admitted() 
     assert_eq!(step(&mut peers, PeerInput::View(&view(&[(2, 9, Left, &[])]))), [forget]);
 }
 
-/// The node with the higher member epoch waits, the other one does not.
+/// The node with the higher member epoch waits, the node with the lower one does not.
 #[test]
 fn a_node_waits_for_the_members_before_it_to_know_it() {
     let (first, second) = (of(1, 1), of(2, 2));

@@ -1,4 +1,4 @@
-//! [`Setting`]: the nodes of a world, what may happen to them, and the steps of the model.
+//! [`Setting`]: the nodes of a world, the faults that may happen, and the steps of the model.
 
 use std::fmt::Write as _;
 
@@ -7,33 +7,34 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::world::{How, Id, World, actors_are_introduced, is_compute, is_settled};
 
-/// The due steps that a world needs at most until nothing is due.
+/// The highest number of due steps that a world may need until no step is due.
 const DUE_MAX: usize = 400;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) ids: Vec<Id>,
-    /// The nodes have met when the world begins. Otherwise they have just joined.
+    /// Whether the nodes know each other when the world begins. Otherwise they have just joined.
     pub(crate) met: bool,
     /// The ids whose holders may die and leave.
     pub(crate) mortal: Vec<Id>,
     pub(crate) deaths: u8,
     pub(crate) leaves: u8,
-    /// The joins after the beginning, and the ids that they take.
+    /// The number of joins after the beginning, and the ids that they take.
     pub(crate) joins: u8,
     pub(crate) joining: Vec<Id>,
-    /// The id of a dead node is given again as soon as its slot is empty.
+    /// Whether a new node may take the id of a dead node as soon as the slot is empty.
     pub(crate) reuse: bool,
-    /// The effects that may fail.
+    /// The number of effects that may fail.
     pub(crate) failures: u8,
     pub(crate) rules: PeerRules,
-    /// A reclaim changes no slot of another member epoch.
+    /// Whether a reclaim leaves the slot of another member epoch unchanged.
     pub(crate) reclaim_names_epoch: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
-    /// A view arrives: any one since the node's join, also one that is older than the last.
+    /// A view arrives: any view since the node's join, and so also one that is older than the last
+    /// arrival.
     Deliver {
         at: usize,
         revision: u64,
@@ -61,7 +62,7 @@ pub(crate) enum Step {
 }
 
 impl Setting {
-    /// Nodes that have met and that all may die.
+    /// Nodes that know each other, and each of which may die.
     pub(crate) fn of(ids: &[Id], deaths: u8) -> Setting {
         Setting {
             ids: ids.to_vec(),
@@ -92,7 +93,8 @@ impl Setting {
         }
     }
 
-    /// Takes due steps until none is left. Returns `None` if that takes too long.
+    /// Takes due steps until no step is due. Returns `None` if that needs more than `DUE_MAX`
+    /// steps.
     fn run_down(&self, mut world: World) -> Option<World> {
         let mut steps = Vec::new();
         for _ in 0..DUE_MAX {
@@ -106,8 +108,8 @@ impl Setting {
         None
     }
 
-    /// The steps that happen sooner or later: the last view arrives, effects have success, failed
-    /// effects are repeated, and nodes that may act do so.
+    /// The steps that happen sooner or later: the last view arrives, effects have success, the
+    /// machine repeats failed effects, and nodes that may act begin to act.
     fn due(&self, world: &World, steps: &mut Vec<Step>) {
         let last = world.revision();
         for (at, life) in world.lives.iter().enumerate().filter(|(_, life)| life.lives()) {
@@ -216,8 +218,8 @@ impl Model for Setting {
         vec![
             Property::always(NO_FAULT, |_, world: &World| world.fault.is_none()),
             Property::always(INTRODUCED, |_, world| actors_are_introduced(world)),
-            // Every order of due steps ends in a world in which nothing is due. Such worlds are
-            // states of their own, so one order is enough here.
+            // Every order of due steps ends in a world in which nothing is due. The search visits
+            // each such world as a state of its own, so one order is enough here.
             Property::always(SETTLES, |setting: &Setting, world: &World| {
                 world.fault.is_some()
                     || setting.run_down(world.clone()).is_some_and(|end| is_settled(&end))
@@ -226,7 +228,7 @@ impl Model for Setting {
     }
 }
 
-/// Searches all states, and demands all properties of each.
+/// Searches all states of the setting, and panics when one breaks a property.
 pub(crate) fn holds(name: &str, setting: Setting) {
     let checker = setting.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
     println!("{name}: {} states", checker.unique_state_count());
@@ -235,8 +237,8 @@ pub(crate) fn holds(name: &str, setting: Setting) {
     }
 }
 
-/// Searches until a state breaks the property, and expects one. `what` is the name of the property,
-/// or the invariant that a step breaks.
+/// Searches until a state breaks a property, and panics when none does. `what` is the name of the
+/// property, or of the invariant that a step breaks.
 pub(crate) fn is_refuted(name: &str, setting: Setting, what: &str) {
     let checker = setting.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
     println!("{name}: {} states", checker.unique_state_count());

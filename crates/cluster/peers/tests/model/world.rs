@@ -10,7 +10,7 @@ use latchwork_peers::{
 /// Node 0 is a memory node, nodes 1 and above are compute nodes.
 pub(crate) type Id = u8;
 
-/// The ids of a world, at most.
+/// The number of ids of a world: node 0 and three compute nodes.
 pub(crate) const IDS: usize = 4;
 
 pub(crate) fn is_compute(id: Id) -> bool {
@@ -21,11 +21,11 @@ pub(crate) fn is_compute(id: Id) -> bool {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Life {
     pub(crate) me: NodeEpoch<Id>,
-    /// The revision at which the node died or left, and whether it died.
+    /// The revision at which the node died or left. The flag says whether the node died.
     pub(crate) end: Option<(u64, bool)>,
-    /// None after the end.
+    /// The node's machine, or `None` after the end.
     pub(crate) machine: Option<Peers<Id>>,
-    /// The effects that are running. After the end, those that are in flight.
+    /// The effects that are running. After the end: the reclaims with verbs still in flight.
     pub(crate) running: BTreeSet<PeerEffect<Id>>,
     /// The holder of each id that the fabric of this node knows.
     pub(crate) link: [Option<u64>; IDS],
@@ -33,7 +33,7 @@ pub(crate) struct Life {
     pub(crate) fenced: [u64; IDS],
     /// The highest member epoch of each id that this node has tried to fence.
     pub(crate) tried: [u64; IDS],
-    /// The node has its epoch slot and touches lines.
+    /// Whether the node has its epoch slot and touches lines.
     pub(crate) acts: bool,
 }
 
@@ -47,9 +47,9 @@ impl Life {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum How {
     Done,
-    /// Without success and without a trace.
+    /// The effect ended without success, and changed nothing.
     Failed,
-    /// It has taken effect, and its node does not learn so.
+    /// The effect changed what it should, but its node gets the answer "without success".
     Unconfirmed,
 }
 
@@ -64,12 +64,12 @@ pub(crate) struct World {
     pub(crate) leaves: u8,
     pub(crate) joins: u8,
     pub(crate) failures: u8,
-    /// The invariant that a step has broken.
+    /// The invariant that a step has broken, if any.
     pub(crate) fault: Option<&'static str>,
 }
 
 impl World {
-    /// A world whose nodes have just joined, and have seen nothing.
+    /// A world in which the nodes have just joined, and no node has received a view.
     pub(crate) fn new(ids: &[Id], rules: PeerRules) -> World {
         let mut world = World {
             views: BTreeMap::from([(0, Arc::default())]),
@@ -85,7 +85,7 @@ impl World {
         world
     }
 
-    /// Forgets the views before the last one.
+    /// Drops the views before the last one, so that no node receives them.
     pub(crate) fn without_history(mut self) -> World {
         let (revision, last) = (self.revision(), self.last_view().clone());
         self.views = BTreeMap::from([(revision, last)]);
@@ -140,7 +140,7 @@ impl World {
     }
 
     /// A node dies, or leaves after it has emptied its own slot. The verbs of its last reclaims may
-    /// still land.
+    /// still take effect.
     pub(crate) fn end(&mut self, at: usize, dies: bool) {
         let me = self.lives[at].me;
         self.publish(|view| {
@@ -185,7 +185,8 @@ impl World {
         self.step(at, PeerInput::Serving);
     }
 
-    /// An effect ends. Without `names_epoch`, a reclaim empties the slot of any holder.
+    /// Ends an effect. Without `names_epoch`, a reclaim empties the slot whichever epoch the slot
+    /// has.
     pub(crate) fn ends(&mut self, at: usize, effect: PeerEffect<Id>, how: How, names_epoch: bool) {
         self.lives[at].running.remove(&effect);
         if let PeerEffect::Fence(peer) = effect {
@@ -246,7 +247,7 @@ impl World {
                     self.fault = Some("S2: a node that has not died is reclaimed");
                     return;
                 };
-                // The dead node may have met every node that joined before its death.
+                // The dead node may have reached every node that joined before its death.
                 let met = |life: &&Life| life.lives() && life.me.epoch < death;
                 let reaches = |life: &Life| life.fenced[slot] < peer.epoch;
                 found(
@@ -278,7 +279,7 @@ pub(crate) fn actors_are_introduced(world: &World) -> bool {
     })
 }
 
-/// L: what is true of a world in which nothing is due.
+/// L: the property of a world in which no step is due.
 pub(crate) fn is_settled(world: &World) -> bool {
     let living = || world.lives.iter().filter(|life| life.lives());
     let compute = || living().filter(|life| is_compute(life.me.node));

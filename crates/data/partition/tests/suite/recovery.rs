@@ -1,4 +1,4 @@
-//! What a crash leaves of transactions over several nodes: whole or nothing.
+//! After a crash, each transaction over several nodes is there as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ fn a_decision_counts_with_all_of_its_prepare_records_only() {
     let (replayed, aborted) = restart(&left);
     assert_eq!((rows(&replayed), aborted), (BTreeMap::new(), 1));
     assert_eq!(replayed.notes, [], "they are settled");
-    // Unless a checkpoint covers what node 2 wrote.
+    // If a checkpoint covers the writes of node 2, its prepare record is not needed.
     let directory = LogDirectory::open(Arc::new(left), DATABASE).expect("it opens");
     let notes = directory.replay(1).expect("it reads").notes;
     let resolved = resolve(&notes, at(12, 5)).expect("records make sense");

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The counters are in a line of global atomics. The definition of a table is a row of table 0, so
-//! it is in the log like any other row. The roots in a definition are addresses, which are invalid
-//! after a restart. Recovery makes the tables anew and writes these rows again.
+//! the log has the definition like any other row. The roots in a definition are addresses, which
+//! are invalid after a restart. So recovery makes the tables anew and writes the rows of table 0
+//! again.
 
 mod block;
 mod definition;
@@ -42,7 +43,7 @@ use crate::{Scheme, Table, Timestamp, TransactionNode, TxnError};
 
 /// The counter in the timestamp of loaded rows.
 const LOADED: u64 = 1;
-/// One worker's handle on a database. Clones are the same.
+/// One worker's handle on a database. Clones share one handle.
 pub struct Database<M: LineLocks>(Rc<Inner<M>>);
 
 struct Inner<M: LineLocks> {
@@ -55,7 +56,7 @@ struct Inner<M: LineLocks> {
     definitions: Table<M>,
     tables: RefCell<BTreeMap<String, Table<M>>>,
     /// The states of ended transactions, for the next ones.
-    // Boxed, because they move with transactions.
+    // Boxed, because a transaction takes a state out and moves, and a box is cheap to move.
     #[expect(clippy::vec_box)]
     states: RefCell<Vec<Box<State<M>>>>,
     purges: RefCell<VecDeque<Purge<M>>>,
@@ -109,8 +110,8 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Database<M>, TxnError> {
         let definitions = Table::create(memory.clone(), TableId(0), definition::schema()?).await?;
         let counters = memory.allocate().await?;
-        // Only atomics write a line of global atomics, and it holds arbitrary values at first. The
-        // first table has number 1.
+        // Only atomic verbs write a line of global atomics, and the line has arbitrary values at
+        // first. So each counter gets its first value by an addition. The first table has number 1.
         for (counter, first) in [(TIMESTAMPS, 0_u64), (TABLES, 1)] {
             let there = memory.fetch_add(counters, counter, 0).await?;
             memory.fetch_add(counters, counter, first.wrapping_sub(there)).await?;
@@ -160,8 +161,9 @@ impl<M: LineLocks> Database<M> {
             Table::open(memory.clone(), TableId(0), definition::schema()?, &roots).await?;
         let (id, counters) = (DatabaseId(id), GlobalAddr::from_bits(counters));
         let database = Database::at(memory, node, root, id, counters, definitions);
-        // This node may be new to the database. The clock of the node begins above all recovered or
-        // loaded rows, and above the floor of the latest checkpoint.
+        // This node may be new to the database. So the clock of the node must be above all
+        // recovered or loaded rows, and above the floor of the latest checkpoint. The counter of
+        // all nodes is above them.
         let drawn = database.timestamps_drawn().await?;
         let drawn = Timestamp::new(drawn, NodeId(Timestamp::NODES_MAX - 1));
         database.node().clock().raise(drawn.ok_or(TxnError::ClockExhausted)?);
@@ -237,8 +239,8 @@ impl<M: LineLocks> Database<M> {
         self.0.releases_early
     }
 
-    /// Adds a row without a transaction and without the log, to load many rows at once. No
-    /// transaction may use the table yet. With a log, write a checkpoint afterwards.
+    /// Adds a row without a transaction and without a log record, to load many rows at once. No
+    /// transaction may use the table yet. The row becomes durable with the next checkpoint.
     ///
     /// # Errors
     /// [`TxnError::Exists`], also for a key that exists in a unique index, after which the table is

@@ -12,11 +12,12 @@ use super::words::TIMESTAMPS;
 use crate::{Timestamp, TxnError};
 
 impl<M: LineLocks> Database<M> {
-    /// Draws a timestamp from the counter of all nodes.
+    /// Draws a timestamp from the counter of all nodes, for a transaction of `generation`.
     pub(crate) async fn draw(&self, generation: &Arc<()>) -> Result<Timestamp, TxnError> {
         let next = {
             let mut block = self.0.block.borrow_mut();
-            // Timestamps of an earlier generation may be below a floor that was drawn since.
+            // Unused timestamps of an earlier generation are dropped, because they may be below a
+            // floor that a checkpoint has drawn since.
             if !block.of.as_ref().is_some_and(|of| ptr::eq(of.as_ptr(), Arc::as_ptr(generation))) {
                 *block = Block::default();
             }
@@ -43,13 +44,13 @@ impl<M: LineLocks> Database<M> {
         Timestamp::new(counter, node).ok_or(TxnError::ClockExhausted)
     }
 
-    /// Drops the timestamps that were drawn but not used, because they may be below those of other
-    /// workers.
+    /// Drops the timestamps of the block. A transaction with one of them might be too late for
+    /// transactions of other workers.
     pub(crate) fn drop_block(&self) {
         *self.0.block.borrow_mut() = Block::default();
     }
 
-    /// Draws `most` counters above `above`, and returns the first of them.
+    /// Draws `most` consecutive counters above `above`, and returns the first of them.
     async fn draw_counters(&self, most: u64, above: u64) -> Result<u64, TxnError> {
         let (memory, counters) = (self.memory(), self.0.counters);
         let drawn = memory.fetch_add(counters, TIMESTAMPS, most).await?;

@@ -9,22 +9,24 @@
 //! - Each worker adds rows first to a line of its own, the *tail*. So inserts of different workers
 //!   seldom meet outside the index.
 //! - A row that grows stays in its slot if its page has room. Otherwise the row moves to another
-//!   line and leaves a *stub*. The alternative is to correct all entries that lead to the row. Such
-//!   corrections write to lines of every index, and do not reach transactions that have read the
-//!   row id already. With the stub, the row id stays the same while the row exists. A lock of the
-//!   row is a lock of its home line. No reader follows more than one stub for one version.
-//! - A row that moves again is written to a new location, and then the stub is switched. A reader
-//!   of the stub finds either a tuple with the timestamp of the stub, or a changed stub.
-//! - So a read returns the whole row as it was at some time during the read. To check that the row
-//!   is still the same, read the home line again: every change of the row changes the home line.
+//!   line and leaves a *stub* in its home slot. So the row id stays the same while the row exists.
+//!   A lock of the row is a lock of its home line. No reader follows more than one stub for one
+//!   version. The alternative would be to correct all entries that lead to the row. Such
+//!   corrections would write to lines of every index, and would not reach transactions that have
+//!   read the row id already.
+//! - A row that moves again is first written to a new location. After that, the stub is changed to
+//!   lead there. A reader that follows the stub compares timestamps. If the tuple there does not
+//!   have the timestamp of the stub, the row has moved or changed, and the reader begins again.
+//! - So a read returns the whole row as it was at some time during the read. Every change of the
+//!   row changes the home line. So a second read of the home line shows whether the row is
+//!   unchanged.
 //! - Lines are never returned to the pool, so an outdated row id leads to some page of this table.
 //!   The key in the tuple shows whether the tuple is the row.
-//! - Steps that may fail come early. A row that is to grow gets its room
-//!   ([`prepare`](Heap::prepare)) while its transaction can still be undone. Then
-//!   [`install`](Heap::install) cannot lack room.
-//! - A dropped operation leaves the rows as they were, or completely changed. It may leave a
-//!   *stray*: a tuple to which nothing leads. The next insert or undo of the worker in this table
-//!   removes the stray, if no transaction of another node has locked its line.
+//! - A row that is to grow gets its room in [`prepare`](Heap::prepare), while its transaction can
+//!   still be undone. So [`install`](Heap::install) never lacks room.
+//! - A dropped operation leaves the rows as they were, or completely changed. A dropped operation
+//!   may leave a *stray*: a tuple to which nothing leads. The next insert or undo of the worker in
+//!   this table removes the stray, if no transaction of another node has locked its line.
 //!
 //! The heap does not know what locks mean, with one exception: an access can refuse to wait for the
 //! lock of another transaction ([`Patience`]).
@@ -56,17 +58,18 @@ use crate::{Conflict, RowId, TxnError};
 use places::Places;
 
 /// The maximum number of attempts of one step. A step is tried again when its line is not here, or
-/// when the row changed during the read. Each change of the row is progress of another transaction.
+/// when the row changed during the read.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Whether an access waits for a line that a transaction of another node has locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patience {
     /// Waits until the memory's deadline. For accesses of a task that holds no lock, and for lines
-    /// that the task itself has locked.
+    /// that the task itself has locked. The install also waits when a row away from home finds no
+    /// other location.
     Wait,
-    /// Does not wait for the unlock, and ends in [`Conflict::Locked`]. An access of a transaction
-    /// that holds locks must not wait for other locks, or two transactions could wait for each
+    /// Does not wait for the unlock, and ends in [`Conflict::Locked`]. For accesses of a
+    /// transaction that may hold locks: two transactions that hold locks must not wait for each
     /// other.
     NoWait,
 }
@@ -148,7 +151,8 @@ impl<M: LineLocks> Heap<M> {
         TxnError::Corrupt { line, what: broken.0.into() }
     }
 
-    /// Runs a step until it finishes, and obtains one line at a time in between.
+    /// Runs a step until it finishes. Between two attempts this function obtains the line that the
+    /// step lacks.
     pub(crate) async fn drive<R>(
         &self,
         patience: Patience,

@@ -1,5 +1,6 @@
-//! Locations for tuples: a worker's tail, known lines with room, and strays. The tail is the line
-//! to which the worker adds tuples first. A stray is a tuple to which nothing leads.
+//! Placement of new tuples: a worker's tail, its known lines with room, and its strays. The tail is
+//! the line to which the worker adds tuples first. A stray is a tuple to which nothing leads, left
+//! by an operation that did not end.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -48,7 +49,7 @@ impl Drop for Placed {
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// The bytes of room that make a line worth noting.
+    /// The minimum room, in bytes, of a line that the worker notes.
     pub(super) fn worth(&self) -> usize {
         self.memory.payload_len() / 8
     }
@@ -69,9 +70,9 @@ impl<M: LineLocks> Heap<M> {
         placed.pop().ok_or(TxnError::Doomed)
     }
 
-    /// Places tuples side by side into the tail, as many as it has room for, as a plain function,
-    /// if the tail is here and there are no strays. Returns the line and the slots, or `None` if
-    /// nothing was placed.
+    /// The fast path of a placement, a plain function: places tuples side by side into the tail, as
+    /// many as fit. Returns the line and the slots. The result is `None` if nothing was placed: for
+    /// example, the tail is not here, or the worker has strays.
     pub(crate) fn place_here<'n>(
         &self,
         run: impl Iterator<Item = New<'n>>,
@@ -144,8 +145,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(())
     }
 
-    /// Adds tuples to a page, as many as it has room for. Returns their slots in `slots`. The inner
-    /// error is the room, if it was not enough for the first tuple.
+    /// Adds tuples to a page, in order, until the page has no room for the next one. Returns their
+    /// slots in `slots`. The inner error is the room, if it was not enough for the first tuple.
     fn place_step(
         &self,
         line: GlobalAddr,
@@ -220,8 +221,9 @@ impl<M: LineLocks> Heap<M> {
         Ok(line)
     }
 
-    /// Whether this worker has strays. An entry that another row has left may still lead to one,
-    /// and a reader of that entry takes the stray for a pending row. So strays must not stay.
+    /// Whether this worker has strays. An outdated index entry may lead to the slot of a stray. A
+    /// reader of that entry takes the stray for a pending row, and gets a conflict. So strays must
+    /// be removed.
     pub(crate) fn has_strays(&self) -> bool {
         !self.locations.borrow().strays.is_empty()
     }
@@ -239,7 +241,8 @@ impl<M: LineLocks> Heap<M> {
             match self.drive(Patience::NoWait, erase).await {
                 Ok(()) => drop(stray.keep()),
                 Err(TxnError::Conflict(_)) => {
-                    // It becomes the first again, to be tried last.
+                    // The stray moves to the front of the list. `pop` takes from the end, so this
+                    // stray is tried last.
                     stray.keep();
                     self.locations.borrow_mut().strays.insert(0, id);
                 }

@@ -5,15 +5,16 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::RowId;
 
-/// The maximum number of lines with room that a worker notes for each table. Beside the tail these
-/// are lines in which the worker itself has freed room.
+/// The maximum number of lines with room that a worker notes for each table. These are the tail,
+/// earlier tails, and lines in which the worker itself has freed room.
 pub(super) const LINES_MAX: usize = 64;
 const _: () = assert!(LINES_MAX > 1, "there is a line beside the tail");
 
 /// Where a worker puts new tuples: its tail, known lines with room, and strays.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Lines with the bytes of a tuple for which each has room. The last line is the tail.
+    /// Known lines, each with the size of the largest tuple for which it has room. The last line is
+    /// the tail.
     pub(super) lines: Vec<(GlobalAddr, usize)>,
     /// Lines that were allocated and are not yet pages.
     pub(super) blank: Vec<GlobalAddr>,
@@ -22,7 +23,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// A line with room for a tuple of `size` bytes, the latest first.
+    /// A line with room for a tuple of `size` bytes that is not in `but`. The tail comes first,
+    /// then the other lines, the latest first.
     pub(super) fn line_for(&self, size: usize, but: &[GlobalAddr]) -> Option<GlobalAddr> {
         let fits = |(line, room): &&(GlobalAddr, usize)| *room >= size && !but.contains(line);
         self.lines.iter().rev().find(fits).map(|(line, _)| *line)
@@ -41,7 +43,7 @@ impl Places {
                         self.lines.remove(at);
                     }
                 }
-                // In front of the tail, which stays the first choice.
+                // The tail stays last, because `line_for` begins at the end.
                 let at = self.lines.len().saturating_sub(1);
                 self.lines.insert(at, (line, room));
             }

@@ -11,8 +11,8 @@ use super::{Heap, Patience};
 use crate::page::{Broken, HEADER, Page, SLOT, Slot, State, TupleRef, read_timestamp};
 use crate::{RowId, TxnError};
 
-/// The number of optimistic reads before a reader requests the line and so gives way to the
-/// writers.
+/// The number of failed optimistic reads after which a reader returns a need for the line, and so
+/// waits for the writers.
 const READS_MAX: u32 = 8;
 
 /// A slot that begins before this byte of a page is prefetched together with the page header.
@@ -25,8 +25,8 @@ pub enum SeenRow {
     Live(Timestamp),
     /// The row was deleted at this commit timestamp.
     Deleted(Timestamp),
-    /// The row is pending: the transaction that adds it has not ended, or has failed and the tuple
-    /// is not removed yet.
+    /// The row is pending: the transaction that adds the row has not ended, or the transaction has
+    /// failed and its tuple is not removed yet.
     Pending,
     /// No tuple of this row has this row id. For example, the row was deleted and purged, was never
     /// committed, or has another row id now.
@@ -39,8 +39,9 @@ enum Home {
     Stub(RowId, Timestamp),
 }
 
-/// The progress of one row read. A read that stops for a line goes on where it was. The reason:
-/// under SEL a node keeps no line after its access, so two lines are never here at once.
+/// The progress of one row read. A read that stops for a line continues at that line. Under SEL a
+/// restart would never succeed: a node keeps no line after an access, so the home line and the line
+/// of the tuple are never here together.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reading {
     /// The location in the stub, and the timestamp of the stub.
@@ -51,15 +52,15 @@ pub(crate) struct Reading {
     pub(crate) stamp: Timestamp,
 }
 
-/// A row that stands at home.
+/// A row with its tuple in its home slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     /// The commit timestamp of the row.
     pub(crate) cts: Timestamp,
     /// The read timestamp of its page.
     pub(crate) stamp: Timestamp,
-    /// Its line is exclusive to this node and no transaction has locked it. Computed only on
-    /// request.
+    /// This node owns the line exclusively, and no transaction has locked the line. False if the
+    /// caller did not ask.
     pub(crate) alone: bool,
 }
 
@@ -74,26 +75,25 @@ pub(crate) enum Stamped {
     Locked,
 }
 
-/// The divisor from the age of a row to its read lease: the read timestamp is ahead by about 1/8 of
-/// that age.
+/// The read lease of a row is its age, in timestamps, divided by this number.
 const AGE_PER_LEASE: u64 = 8;
 const _: () =
     assert!(AGE_PER_LEASE > 0 && ROWS_COUNTED > 0, "a lease is divided by its age and rows");
-/// The maximum number of rows by which the age of a page is divided, because another row may have
-/// been written later.
+/// On a page of several rows the lease is also divided by the number of rows, at most by this
+/// number. The reason: another row of the page may have been written later.
 const ROWS_COUNTED: u16 = 4;
 
-/// The read timestamp for a page of `rows` rows, after a read of one row that was written at
-/// `last`. The other rows are not checked, because each check costs a miss of the processor's
-/// cache.
+/// The read timestamp for a page of `rows` rows, after a reader at `ts` has read one row that was
+/// written at `last`. The other rows are not checked, because each check may cost a miss of the
+/// processor's cache.
 fn leased(ts: Timestamp, lease: u64, last: Timestamp, rows: u16) -> Timestamp {
     let age = ts.counter().saturating_sub(last.counter());
     ts.ahead_by(lease.min(age / AGE_PER_LEASE / u64::from(rows.clamp(1, ROWS_COUNTED))))
 }
 
 impl<M: LineLocks> Heap<M> {
-    /// The fast path of a read of the row `key` in `id`: the row exists at home and no writer is in
-    /// its line. Appends the value to `value`.
+    /// The fast path of a read of the row `key` in `id`: the row exists at home and no writer
+    /// changes its line during the read. Appends the value to `value`.
     #[inline]
     pub(crate) fn live_step(
         &self,
@@ -194,7 +194,7 @@ impl<M: LineLocks> Heap<M> {
                 State::Tombstone => Home::Seen(SeenRow::Deleted(tuple.cts)),
                 State::Stub => Home::Stub(RowId::from_bits(tuple.target()?), tuple.cts),
                 State::Pending => Home::Seen(SeenRow::Pending),
-                // The index entry is out of date.
+                // Only a stub leads to this tuple. So the index entry is out of date.
                 State::Away => Home::Seen(SeenRow::Absent),
             })
         })
@@ -216,9 +216,11 @@ impl<M: LineLocks> Heap<M> {
     /// Whether the row in `id` is the version written at `cts`, and no other transaction has locked
     /// its line to write. `mine`: the caller itself has locked the line to write.
     ///
-    /// Two transactions may each write what the other has read. At least one of them fails here:
+    /// If each of two transactions writes a row that the other has read, at least one of them fails
+    /// here:
     ///
-    /// 1. Each transaction locks what it writes, then passes a SeqCst fence, and then reads here.
+    /// 1. Each transaction locks the rows that it writes, then executes a SeqCst fence, and then
+    ///    reads here.
     /// 2. So at least one of the two reads after the other has set its lock.
     /// 3. That transaction sees the lock and fails. Or the other transaction has committed and
     ///    unlocked the line before; then the row has another version, and the read fails, too.
@@ -265,15 +267,16 @@ impl<M: LineLocks> Heap<M> {
     ///
     /// The read timestamp may be ahead of `ts`, so that the next readers find it high enough. The
     /// distance depends on the age of the row and the number of rows on the page, and is at most
-    /// `lease`. The read timestamp then stands for readers that may never come. A writer with a
-    /// lower timestamp must take a later one or abort.
+    /// `lease`. A writer with a lower timestamp must take a later one or abort, even if no reader
+    /// used the lease.
     ///
     /// # Why no writer is missed
     ///
     /// 1. A writer locks the line, and then checks the read timestamp under the line's guard.
     /// 2. A reader that raises the read timestamp checks the lock under the guard.
-    /// 3. If the guard of the reader comes first, the writer sees the read timestamp. Otherwise the
-    ///    reader sees the lock, or the version that was written under the lock.
+    /// 3. If the guard of the reader comes first, the writer sees the read timestamp. If the guard
+    ///    of the writer comes first, the reader sees the lock, or the version that was written
+    ///    under the lock.
     /// 4. A reader that finds the read timestamp high enough raises nothing. Another guard has
     ///    raised that read timestamp. If that guard came before the writer's guard, the writer sees
     ///    the read timestamp. If that guard came after the writer's guard, the lock was there
@@ -289,8 +292,8 @@ impl<M: LineLocks> Heap<M> {
     ) -> Result<Stamped, Stop> {
         let (line, slot) = (self.line_of(id), self.slot_of(id));
         let broken = |broken| Stop::Broken(line, broken);
-        // A read timestamp never falls. So this check without the guard, which may succeed only at
-        // `ts` or above, is tried only for such a `stamp`.
+        // A read timestamp never falls. So if `stamp` is at least `ts`, a check without the guard
+        // probably succeeds.
         if stamp >= ts
             && let Ok(read) = self.memory.try_read_at(line, hint)
         {
@@ -326,7 +329,8 @@ impl<M: LineLocks> Heap<M> {
         Ok(Stamped::Done)
     }
 
-    /// Reads one page. `read` may see garbage; its result is used only if the page was consistent.
+    /// Reads one page. `read` may see inconsistent bytes. Its result is used only if the read of
+    /// the page validates.
     #[inline]
     pub(super) fn read_page<R>(
         &self,
@@ -345,7 +349,7 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// Prefetches the line's header and the row's slot, which a read needs first. With `locks`,
-    /// prefetches also what a lock of the line needs.
+    /// prefetches also the word that a lock of the line changes.
     #[inline]
     pub(crate) fn prefetch_slot(&self, id: RowId, hint: &Hint, locks: bool) {
         let slot = Slot::at(self.slot_of(id));
@@ -366,7 +370,8 @@ impl<M: LineLocks> Heap<M> {
         self.memory.guess(self.line_of(id))
     }
 
-    /// Prefetches the row itself, once its slot is here.
+    /// Prefetches the tuple of the row. This reads the slot, so the caller prefetches the slot some
+    /// time before.
     #[inline]
     pub(crate) fn prefetch_tuple(&self, id: RowId, hint: &Hint) {
         let at = Slot::at(self.slot_of(id));

@@ -1,4 +1,5 @@
-//! Row changes: plain functions under the write guard of one line at a time.
+//! Row changes. Each change of a page is a plain (not async) function under the write guard of one
+//! line. The async functions obtain the line and repeat the change.
 
 use std::ops::Range;
 
@@ -18,9 +19,10 @@ use crate::{Conflict, RowId, TxnError};
 /// The location that a changed row will have.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    /// Its home slot, which has room for it.
+    /// The home slot, which has room for the new tuple.
     AtHome,
-    /// Another line, where its tuple stands already. The home slot will lead there.
+    /// Another line, which contains the new tuple already. The install makes the home slot a stub
+    /// that leads there.
     Away(Placed),
 }
 
@@ -35,7 +37,7 @@ pub(crate) enum Install<'a> {
     Tombstone,
 }
 
-/// The result of a check of the home line of a row that is to change.
+/// The result of the check of a home line in [`Heap::prepare`].
 enum Look {
     Ready,
     NoRoom,
@@ -86,7 +88,7 @@ impl<M: LineLocks> Heap<M> {
                 let new = New { state: State::Away, cts, key, value };
                 Ok(Ok(Prepared::Away(self.place(new).await?)))
             }
-            // A tombstone fits where a row was.
+            // This cannot happen on a sound page: a tombstone fits where a row was.
             (Look::NoRoom, None) => {
                 Err(TxnError::Corrupt { line, what: "no room for a tombstone".into() })
             }
@@ -95,7 +97,9 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// Like [`prepare`](Heap::prepare), for a row that keeps its length in its home slot.
+    /// Like [`prepare`](Heap::prepare), for a new tuple of the same length as the old one, which
+    /// stays in the home slot. The key is not compared, and a late timestamp is
+    /// [`Conflict::TooLate`].
     pub(crate) fn check_step(
         &self,
         id: RowId,
@@ -132,9 +136,10 @@ impl<M: LineLocks> Heap<M> {
             Prepared::Away(placed) => placed.id(),
         };
         if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
-            // The tuple was written before its timestamp was known. This access holds locks, so it
-            // does not wait for the lock of another transaction. Instead the row takes another
-            // location. Only if none can be had, the access waits.
+            // `prepare` wrote the tuple before the commit timestamp was known, so the timestamp is
+            // written now. The transaction holds locks, so this access first does not wait for the
+            // lock of another transaction: the row takes a new location instead. Only if no
+            // location can be had, the access waits, up to its deadline.
             let away = self.line_of(target);
             let slot = self.slot_of(target);
             let redate =
@@ -184,7 +189,8 @@ impl<M: LineLocks> Heap<M> {
                 })
             })
             .await?;
-        // The old tuple elsewhere is a stray from here on, and the new one belongs to the row.
+        // From here on the old tuple away from home is a stray, and the new tuple belongs to the
+        // row.
         drop(stray.map(|stray| self.placed(stray)));
         if let (Prepared::Away(placed), false) = (prepared, matches!(install, Install::Tombstone)) {
             placed.keep();
@@ -210,7 +216,8 @@ impl<M: LineLocks> Heap<M> {
         let line = self.line_of(id);
         let broken = |broken| Stop::Broken(line, broken);
         let mut guard = self.memory.try_write_at(line, hint).map_err(Stop::Need)?;
-        // The room of the page does not matter here.
+        // `glance` checks only the slot and not the free room of the page. This change needs no
+        // room.
         let old =
             TupleRef::glance(guard.words(), self.table.0, self.slot_of(id)).map_err(broken)?;
         let old = old.filter(|old| old.cts == was);
@@ -235,7 +242,7 @@ impl<M: LineLocks> Heap<M> {
         self.drive(Patience::Wait, || self.publish_step(line, ids, cts)).await
     }
 
-    /// Like [`publish`](Heap::publish), as a plain function, if the line is here.
+    /// Like [`publish`](Heap::publish), as a plain function, if this node has the line.
     #[inline]
     pub(crate) fn publish_step(
         &self,
@@ -249,8 +256,8 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
-    /// Removes a tuple to which nothing leads any more: a pending row with `pending`, otherwise a
-    /// tombstone. Returns whether it was there.
+    /// Removes a tuple to which no index entry leads any more: a pending row if `pending` is true,
+    /// otherwise a tombstone. Returns whether the tuple was there.
     pub(crate) async fn erase(
         &self,
         id: RowId,
@@ -293,7 +300,7 @@ impl<M: LineLocks> Heap<M> {
         if len > max { Err(TxnError::RowTooLong { len, max }) } else { Ok(()) }
     }
 
-    /// Changes a page of this table without a change of its room.
+    /// Like [`change`](Heap::change), for a change that leaves the room of the page as it is.
     #[inline]
     fn touch<R: Changed>(
         &self,
@@ -315,7 +322,8 @@ impl<M: LineLocks> Heap<M> {
         }
     }
 
-    /// Changes a page of this table, and notes the room that it has afterwards.
+    /// Changes a page of this table. If the page has more room afterwards, the heap's list of
+    /// locations gets the page.
     pub(super) fn change<R>(
         &self,
         line: GlobalAddr,
@@ -367,7 +375,6 @@ impl<T> Changed for (T, Dirty) {
     }
 }
 
-/// The timestamp in the result of a row read.
 impl SeenRow {
     /// The timestamp at which the row was written or deleted.
     pub fn at(self) -> Option<Timestamp> {

@@ -3,10 +3,10 @@
 use super::header::Slot;
 use super::{Page, State};
 
-/// The content of a page without faults.
+/// The number of tuples of each kind on a sound page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct PageCheck {
-    /// Rows that stand here.
+    /// Rows with their tuple in the home slot.
     pub(crate) live: usize,
     pub(crate) tombstones: usize,
     pub(crate) stubs: usize,

@@ -1,5 +1,6 @@
 //! Page changes, under the write guard. Every change returns a range that contains the bytes that
-//! it wrote. On a sound page, a change that fails writes nothing.
+//! the change wrote. A page is sound if [`check`] finds no defect. On a sound page, a change that
+//! fails writes nothing.
 
 use std::ops::Range;
 
@@ -105,8 +106,8 @@ impl TupleRef<'_> {
 const CHECKED_MAX: u16 = 32;
 
 impl Page<'_> {
-    /// Edits the page. A page that was sound before is sound afterwards. A damaged page may stay
-    /// damaged, which a reader reports.
+    /// Runs `edit` on the page. A sound page stays sound, which strict builds assert for pages with
+    /// few slots. A damaged page may stay damaged.
     fn soundly<T>(mut self, edit: impl FnOnce(&mut Self) -> Result<T, Edit>) -> Result<T, Edit> {
         let (words, before) = (self.words, self.header);
         let was_sound = STRICT && before.slots <= CHECKED_MAX && check(&self).is_ok();
@@ -124,7 +125,7 @@ impl Page<'_> {
         edited
     }
 
-    /// Adds a tuple and returns its slot. The page value stays valid.
+    /// Adds a tuple and returns its slot. `self` has the new header afterwards.
     pub(crate) fn insert(&mut self, new: New<'_>) -> Result<(usize, Dirty), Edit> {
         let inserted = self.soundly(|page| page.insert_here(new).map(|done| (done, page.header)));
         inserted.map(|(done, header)| {
@@ -172,7 +173,8 @@ impl Page<'_> {
     }
 
     /// Adds tuples to a page without free slots, while there is room without compaction and the
-    /// page has fewer than `most` slots. Returns the new slots. The page value stays valid.
+    /// page has fewer than `most` slots. Returns the new slots. `self` has the new header
+    /// afterwards.
     pub(crate) fn append<'n>(
         &mut self,
         run: impl Iterator<Item = New<'n>>,
@@ -325,7 +327,7 @@ impl Page<'_> {
         Ok(dirty)
     }
 
-    // On a corrupt page the counter may have any value.
+    // Saturating, because on a corrupt page the counter may have any value.
     fn add_garbage(&mut self, bytes: usize) {
         self.header.garbage = self.header.garbage.saturating_add(bytes as u16);
     }
@@ -360,7 +362,8 @@ impl Page<'_> {
         let (at, len) = (place.offset, TUPLE + key.len() + value.len());
         strict_assert!(len <= place.size, "a tuple of {len} bytes in {} bytes", place.size);
         let lengths = (value.len() as u32 | (key.len() as u32) << 16).to_le_bytes();
-        // Up to the end of the last word, which belongs to the allotment.
+        // The write ends with a whole word. The allotment is a multiple of a word, so it contains
+        // that word.
         let end = len.next_multiple_of(WORD);
         strict_assert!(at + end <= self.words.len(), "a tuple leaves the page");
         let mut tuple = [0; SHORT];
@@ -398,7 +401,8 @@ impl Page<'_> {
             }
         }
         places.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(slot.offset));
-        // Before any tuple moves: checks that the tuples do not overlap.
+        // This check of the tuples comes before the first move, so a corrupt page is left as it
+        // was.
         let mut above = len;
         for (slot, _) in &places {
             if slot.offset + slot.size > above

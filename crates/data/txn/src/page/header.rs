@@ -48,7 +48,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the header of a page of `table`, and checks only that it is one.
+    /// Reads the header of a page of `table`, and checks only the magic number and the table.
     #[inline]
     pub(crate) fn glance(words: Words<'_>, table: u32) -> Result<Header, Broken> {
         let (first, second) = (words.word(0), words.word(1));
@@ -101,7 +101,8 @@ impl Header {
         usize::from(self.heap).saturating_sub(self.slots_end())
     }
 
-    /// The bytes of a tuple for which there is room, with compaction if necessary.
+    /// The size, in bytes, of the largest tuple for which the page has room, after a compaction if
+    /// necessary. `len` is the length of the page.
     pub(crate) fn room(&self, len: usize) -> usize {
         if self.free_slots > 0 {
             return (self.gap() + usize::from(self.garbage)) / 8 * 8;

@@ -1,8 +1,8 @@
 //! The heap page: slots and tuples in the payload of one line.
 //!
 //! A page is a view of words ([`Words`](latchwork_verbs::Words)), with the number of the table to
-//! which it should belong. This module knows no memory protocols, transactions or other pages, and
-//! is not generic over the memory.
+//! which the page should belong. This module knows no memory protocols, transactions or other
+//! pages, and is not generic over the memory.
 //!
 //! ```text
 //! byte 0       24                                heap              payload length
@@ -20,15 +20,15 @@
 //! The number of a slot is a part of the row id while anything leads to the tuple, so slots never
 //! move. Tuples move inside the page when it is compacted.
 //!
-//! A tuple contains its key. A reader uses an index entry before it reads the tuple, and in between
-//! the slot may get another row. The key shows this. A row takes its key, its value and 17 more
-//! bytes: 13 bytes of tuple header and 4 bytes of slot. The tuple is rounded up to a multiple of 8
-//! bytes.
+//! A tuple contains its key. A reader reads an index entry first and the tuple later, and between
+//! the two the slot may get another row. The key in the tuple reveals the other row. A row takes
+//! its key, its value and 17 more bytes: 13 bytes of tuple header and 4 bytes of slot. A value
+//! takes at least 8 bytes, and the tuple is rounded up to a multiple of 8 bytes.
 //!
 //! **Reads are safe on any bytes.** An optimistic reader may read a page while a writer changes the
 //! page. A reader may also read a line that is not a page. Loops are bounded by the length of the
-//! view, bytes out of bounds read as zero, and no read panics. The validation of the read discards
-//! such a result.
+//! view, bytes out of bounds read as zero, and no read panics. If the page changed during the read,
+//! the validation of the read discards the result.
 
 mod check;
 mod edit;
@@ -79,10 +79,11 @@ pub(crate) enum State {
     Tombstone = 2,
     /// A stub: the row grew and stands elsewhere. The value of a stub is the row location.
     Stub = 3,
-    /// The tuple of a row that outgrew its home line. At most a stub leads to it.
+    /// The tuple of a row that outgrew its home line. Only a stub leads to such a tuple, apart from
+    /// index entries that are out of date.
     Away = 4,
-    /// A row of a transaction that has not ended. Indexes lead to it, and a transaction that meets
-    /// it gets a conflict.
+    /// A new row of a transaction that has not ended. Index entries may lead to the row already.
+    /// Another transaction that meets the row gets a conflict.
     Pending = 5,
 }
 

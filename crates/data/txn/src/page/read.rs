@@ -13,7 +13,7 @@ pub(crate) struct Page<'a> {
     pub(crate) header: Header,
 }
 
-/// A tuple inside the page, perhaps torn.
+/// A tuple inside the page. Its content may be inconsistent until the read validates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TupleRef<'a> {
     pub(super) words: Words<'a>,
@@ -54,7 +54,8 @@ impl<'a> Page<'a> {
         read_timestamp(self.words)
     }
 
-    /// The bytes of a tuple for which the page has room, if it may have `most` tuples.
+    /// The size, in bytes, of the largest tuple for which the page has room. A page with `most`
+    /// tuples has no room.
     pub(crate) fn room(&self, most: u16) -> usize {
         if self.rows() < most { self.header.room(self.words.len()) } else { 0 }
     }
@@ -66,8 +67,8 @@ impl<'a> Page<'a> {
 }
 
 impl<'a> TupleRef<'a> {
-    /// The tuple of a slot of the page in `words`, if that is a page of `table`. The result is that
-    /// of [`Page::glance`] and [`Page::tuple`], from the words alone.
+    /// The tuple of a slot of the page in `words`, if that is a page of `table`. The result equals
+    /// that of [`Page::glance`] and [`Page::tuple`], without a `Page`.
     #[inline(always)]
     pub(crate) fn glance(
         words: Words<'a>,

@@ -12,7 +12,7 @@ use super::ordered::{KEY_COLUMNS_MAX, KeyLayout, Order, Part};
 use super::place::Place;
 
 /// Builds a schema; made by [`Schema::builder`]. Only [`build`](SchemaBuilder::build) checks the
-/// schema, and it reports the first error.
+/// schema. `build` reports the first error.
 #[derive(Clone, Debug)]
 pub struct SchemaBuilder {
     table: String,
@@ -36,8 +36,8 @@ impl SchemaBuilder {
     }
 
     /// Adds a column. In a row, columns stand in the order in which they are added, but texts come
-    /// after the columns of fixed length. Add columns that change together one after the other, so
-    /// that one write changes them.
+    /// after the columns of fixed length. Columns that change together should be added one after
+    /// the other, so that one write covers them.
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> SchemaBuilder {
         self.columns.push(Column { name: name.into(), kind });
         self
@@ -49,7 +49,8 @@ impl SchemaBuilder {
         self
     }
 
-    /// Adds a secondary index in which several rows may have the same columns.
+    /// Adds a secondary index in which several rows may have equal values in the columns of the
+    /// index.
     pub fn index<'n>(
         mut self,
         name: impl Into<String>,
@@ -59,7 +60,8 @@ impl SchemaBuilder {
         self
     }
 
-    /// Adds a secondary index of columns in which no two rows may agree.
+    /// Adds a secondary index in which no two rows may have equal values in all columns of the
+    /// index.
     pub fn unique_index<'n>(
         mut self,
         name: impl Into<String>,
@@ -69,9 +71,9 @@ impl SchemaBuilder {
         self
     }
 
-    /// Sets the maximum number of rows in a line, however small they are. Rows of one line are
-    /// locked together, so rows that all transactions change should share lines with few others. 1
-    /// gives each row a line.
+    /// Sets the maximum number of rows in a line. Rows of one line are locked together. So rows
+    /// that all transactions change should share their lines with few other rows. The value 1 gives
+    /// each row a line of its own.
     pub fn rows_per_line(mut self, rows: u16) -> SchemaBuilder {
         self.rows_per_line = Some(rows);
         self
@@ -114,7 +116,8 @@ fn primary_key(table: &str) -> String {
     format!("the primary key of table {table}")
 }
 
-/// The input of a schema, with columns by number. Only the columns have been checked yet.
+/// The input of a schema, with columns by number. The columns are checked; keys and indexes are not
+/// checked yet.
 pub(super) struct Definition {
     table: String,
     columns: Vec<Column>,
@@ -207,7 +210,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Computes the location of each column.
+    /// Computes the location of each column. `whose` names the primary key in errors.
     fn lay_out(self, whose: String) -> Result<Schema, SchemaError> {
         let Definition { table, columns, key, indexes, rows_per_line } = self;
         let (mut places, mut in_row, mut texts, mut fixed_len) = (vec![], vec![], vec![], 0);

@@ -28,7 +28,8 @@ impl Column {
         SchemaError::WrongValue { column, wanted: self.kind, given }
     }
 
-    /// The little-endian bytes of a number, in the first of eight bytes; for a column of numbers.
+    /// The little-endian bytes of a number, for a column of numbers. If the type has fewer than
+    /// eight bytes, the first ones count.
     pub(super) fn number(&self, value: &ColumnValue<'_>) -> Result<[u8; 8], SchemaError> {
         let (min, max) = self.kind.range();
         match *value {
@@ -62,8 +63,8 @@ impl Column {
     }
 }
 
-/// A column by its position in the declaration, from 0: a name that was looked up once
-/// ([`Schema::column`](super::Schema::column)).
+/// A column by its position in the declaration, from 0. [`Schema::column`](super::Schema::column)
+/// finds the position by the column's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ColumnId(pub(super) u16);
 
@@ -79,16 +80,16 @@ impl ColumnId {
     }
 }
 
-/// The value of a column. A column of numbers accepts each number that fits. A read returns
-/// `Unsigned` or `Signed` according to the type of the column.
+/// The value of a column. A column of numbers accepts each number in the range of its type. A read
+/// returns `Unsigned` or `Signed` according to the type of the column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ColumnValue<'a> {
     /// A number.
     Unsigned(u64),
     /// A signed number.
     Signed(i64),
-    /// Bytes, a text or a blob. Owned only if they were read from a key in which the column is
-    /// descending or has zero bytes in a text.
+    /// Bytes, a text or a blob. A read returns owned bytes in two cases only: from a descending
+    /// column of a key, and from a text with zero bytes in a key.
     Bytes(Cow<'a, [u8]>),
 }
 
@@ -125,7 +126,7 @@ impl<'a> From<&'a str> for ColumnValue<'a> {
     }
 }
 
-/// Reads a number of a type from its little-endian bytes. Their count must be that of the type.
+/// Reads a number from little-endian bytes, which must be as many as the type has.
 pub(super) fn number(kind: ColumnType, bytes: &[u8]) -> ColumnValue<'static> {
     match (kind.is_signed(), bytes) {
         (false, &[a]) => ColumnValue::Unsigned(a.into()),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The type of a column. There are no nulls: a table chooses a value that means none.
+/// The type of a column. There are no nulls. A table that needs one chooses a value that means "no
+/// value".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ColumnType {
     /// A number of 1 byte.
@@ -28,7 +29,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The bytes of a value in a row, if all values have the same length.
+    /// The length of a value in a row, in bytes, if all values have the same length.
     pub fn fixed_len(self) -> Option<usize> {
         match self {
             ColumnType::U8 => Some(1),

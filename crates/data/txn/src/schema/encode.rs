@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each number is little-endian with that many bytes. A name begins with one byte of length. A
-//! schema has exactly one encoding: decoded bytes equal the encoding of the result. There is no
-//! checksum, because log records and checkpoints have their own.
+//! schema has exactly one encoding: decoded bytes equal the encoding of the result. The encoding
+//! has no checksum, because log records and checkpoints have checksums of their own.
 
 use latchwork_strict::strict_assert;
 
@@ -103,7 +103,7 @@ impl Schema {
     }
 }
 
-/// The encoding of a type: its number, and its length if it has one.
+/// The encoding of a type: its number, and its length, which is 0 for types without a length.
 fn tag(kind: ColumnType) -> (u8, u16) {
     match kind {
         ColumnType::U8 => (1, 0),

@@ -51,7 +51,7 @@ pub enum SchemaError {
         /// The table, the key or the index.
         whose: String,
     },
-    /// Two columns of a table have one name, or two indexes.
+    /// Two columns or two indexes of a table have the same name.
     #[error("table {table} has two {what} named {name}: give each its own name")]
     Duplicate {
         /// The table.

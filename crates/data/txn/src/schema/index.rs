@@ -16,7 +16,7 @@ pub struct SecondaryIndex {
     pub(super) unique: bool,
     pub(super) columns: Vec<(ColumnId, Order)>,
     pub(super) layout: KeyLayout,
-    /// The byte ranges of rows on which its keys depend.
+    /// The byte ranges of rows on which the keys of this index depend.
     pub(super) reads: Vec<Range<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl SecondaryIndex {
         self.unique
     }
 
-    /// The columns with which it was declared.
+    /// The columns with which the index was declared.
     pub fn columns(&self) -> &[(ColumnId, Order)] {
         &self.columns
     }
@@ -49,8 +49,9 @@ impl SecondaryIndex {
         self.layout.len_max()
     }
 
-    /// Whether an overwrite of `len` bytes of a row from `offset`, without a change of its length,
-    /// may change its key here. If `false`, the key need not be computed again.
+    /// Whether an overwrite of `len` bytes of a row from `offset` may change the key of the row in
+    /// this index. The overwrite must keep the length of the row. If the result is `false`, the key
+    /// need not be computed again.
     pub fn may_change(&self, offset: usize, len: usize) -> bool {
         let end = offset.saturating_add(len);
         self.reads.iter().any(|reads| offset < reads.end && reads.start < end)

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   | columns of the index | columns of the primary key that are not among them |
-//!                            not if the index is unique
 //! ```
 //!
-//! So two rows have the same key only in a unique index, where they must not both exist.
+//! The second part is missing if the index is unique. So two rows can have the same key only in a
+//! unique index, which refuses the second row.
 
 use std::ops::Range;
 
@@ -37,7 +37,8 @@ impl Schema {
         for part in &self.index_at(index)?.layout.parts {
             let start = out.len();
             match self.locations[part.column.index()] {
-                // The bytes are copied unchanged, because columns of primary keys are ascending.
+                // All columns of a primary key are ascending. `turn` below inverts the bytes if the
+                // index has the column in descending order.
                 Place::Key(at) => out.extend_from_slice(key.encoded(at)),
                 Place::Fixed(_) => put_fixed(part.kind, row.find(part.column)?.1, out),
                 // A blob is in no key.
@@ -49,15 +50,17 @@ impl Schema {
     }
 
     /// Whether the key of a row in the secondary index number `index` may change from `before` to
-    /// `after`. If `false`, the row has a key there, which need not be computed again.
+    /// `after`. Both rows have the same primary key. If the result is `false`, they have the same
+    /// key in the index, which need not be computed again.
     pub fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
         let (Some(index), Ok(row), Ok(_)) =
             (self.indexes.get(index), self.row(before), self.row(after))
         else {
             return true;
         };
-        // Texts are compared together with their lengths. If the lengths are equal, the texts of
-        // both rows end here.
+        // `reads` has the ranges of a row's bytes that the index depends on. For a text these are
+        // also the lengths of all texts. If the lengths are equal, the texts of both rows end at
+        // `end`.
         let end = row.texts_end();
         let differs = |reads: &Range<usize>| {
             let reads = reads.start..reads.end.min(end);
@@ -66,8 +69,10 @@ impl Schema {
         index.reads.iter().any(differs)
     }
 
-    /// Encodes the first columns (`SecondaryIndex::key_columns`) of keys in the secondary index
-    /// number `index`, one for each value, into `out`, which is cleared first.
+    /// Encodes the beginning of a key in the secondary index number `index` into `out`, which is
+    /// cleared first. `values` are the values of the first columns of the key. The columns of the
+    /// key are those of the index; unless the index is unique, the remaining columns of the primary
+    /// key follow.
     ///
     /// # Errors
     /// [`SchemaError::UnknownIndex`]; [`SchemaError::WrongCount`] for more values than columns;

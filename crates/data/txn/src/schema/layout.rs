@@ -22,8 +22,8 @@ impl Schema {
     /// their declaration.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
-    /// row.
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. After an error the content of
+    /// `out` is unspecified.
     pub fn encode_row(
         &self,
         values: &[ColumnValue<'_>],

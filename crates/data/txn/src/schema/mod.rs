@@ -90,7 +90,7 @@ pub struct Schema {
     locations: Vec<Place>,
     /// The columns that are not in the primary key.
     in_row: Vec<ColumnId>,
-    /// The text columns among them.
+    /// The text columns of `in_row`.
     texts: Vec<ColumnId>,
     /// The bytes of the columns of fixed length, at the beginning of a row.
     fixed_len: usize,
@@ -115,8 +115,8 @@ impl Schema {
         self.key.parts.iter().map(|part| part.column)
     }
 
-    /// The columns that stand in rows, in the order of declaration. The columns of the primary key
-    /// do not.
+    /// The columns that rows contain, in the order of declaration: all columns outside the primary
+    /// key.
     pub fn row_columns(&self) -> &[ColumnId] {
         &self.in_row
     }
@@ -153,8 +153,8 @@ impl Schema {
     /// cleared first.
     ///
     /// # Errors
-    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. Then `out` holds a part of the
-    /// key.
+    /// [`SchemaError::WrongCount`], [`SchemaError::WrongValue`]. After an error the content of
+    /// `out` is unspecified.
     pub fn encode_key(
         &self,
         values: &[ColumnValue<'_>],
@@ -167,7 +167,7 @@ impl Schema {
     }
 
     /// Encodes the first columns of primary keys, one for each value, into `out`, which is cleared
-    /// first. All keys with this prefix are between it and its [`end_of_prefix`].
+    /// first. All keys with this prefix are in the range from the prefix to its [`end_of_prefix`].
     ///
     /// # Errors
     /// [`SchemaError::WrongCount`] for more values than columns; [`SchemaError::WrongValue`].

@@ -7,8 +7,8 @@
 //!   descending all of it complemented
 //! ```
 //!
-//! The bytes of a column are never a prefix of another value of the same type. So the first
-//! different column decides the order of two keys, and no key is a prefix of another.
+//! The encoded bytes of a value are never a prefix of the bytes of another value of the same type.
+//! So the first different column decides the order of two keys, and no key is a prefix of another.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl Part {
         }
     }
 
-    /// The value with which every byte is combined by exclusive or.
+    /// The mask of the column: each encoded byte is the ascending byte XOR this mask.
     fn mask(self) -> u8 {
         match self.order {
             Order::Ascending => 0,

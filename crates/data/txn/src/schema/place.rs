@@ -7,8 +7,8 @@ pub(super) enum Place {
     Key(usize),
     /// In the row, at this byte.
     Fixed(usize),
-    /// The text with this number.
+    /// In the row, as the text with this number, from 0.
     Text(usize),
-    /// After the texts.
+    /// In the row, after the texts.
     Blob,
 }

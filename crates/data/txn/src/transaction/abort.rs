@@ -20,7 +20,7 @@ impl<M: LineLocks, P: Phase> InPhase<M, P> {
 
 impl<M: LineLocks> InPhase<M, Aborting> {
     /// Undoes everything, and returns the error of the transaction. If the undo fails, the result
-    /// has the rest of the work.
+    /// contains the remaining work.
     pub(super) async fn undo(mut self) -> Stopped<M> {
         let undone = self.parts_mut().state.undo().await;
         let cause = self.phase.cause.take();
@@ -30,8 +30,8 @@ impl<M: LineLocks> InPhase<M, Aborting> {
                 Stopped { rest: None, error: cause.unwrap_or(TxnError::Doomed) }
             }
             Err(failure) => {
-                // The caller gets the reason why the transaction failed. A task reports what holds
-                // it up.
+                // A caller gets the reason why the transaction failed. A task gets the reason why
+                // the undo failed.
                 let cause = cause.filter(|_| self.parts().attempts.is_none());
                 Stopped { rest: Some(Rest::Aborting(self)), error: cause.unwrap_or(failure) }
             }
@@ -54,7 +54,7 @@ impl<M: LineLocks> State<M> {
                 match entry.old.map(|old| old.bits().to_le_bytes()) {
                     None => drop(tree.remove_stamped(key, &bits, 0, 0).await?),
                     // The entry leads to the earlier row id again. Another transaction may have
-                    // added a row there meanwhile.
+                    // added a row at that row id since.
                     Some(old) => drop(tree.replace_stamped(key, &bits, &old, |_| true).await?),
                 }
             }

@@ -11,8 +11,8 @@ impl<M: LineLocks> Database<M> {
     /// # Errors
     /// Memory failures; [`TxnError::ClockExhausted`].
     pub async fn begin(&self) -> Result<Transaction<M>, TxnError> {
-        // This comes first, so that a transaction of a new generation draws a timestamp later than
-        // all that were drawn before the generation began.
+        // The generation comes first. So a transaction of a new generation draws its timestamp
+        // after the generation began.
         let generation = self.begin_generation();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering => self.draw(&generation).await?,
@@ -26,10 +26,11 @@ impl<M: LineLocks> Database<M> {
     ///
     /// # Errors
     /// [`Conflict::TooLate`] under timestamp ordering, when a checkpoint with a later floor has
-    /// begun in the meantime. That checkpoint would not wait for this part.
+    /// begun since then. The checkpoint would not wait for this part.
     pub fn begin_at(&self, ts: Timestamp) -> Result<Transaction<M>, TxnError> {
-        // This comes first: a checkpoint waits for transactions that begin in the generation before
-        // its floor, and all later ones see the floor.
+        // The generation comes before the check of the floor. A checkpoint waits for the
+        // transactions of earlier generations, and transactions of the new generation see its
+        // floor.
         let generation = self.begin_generation();
         let ts = match self.scheme() {
             Scheme::TimestampOrdering if ts <= self.node().floor() => {

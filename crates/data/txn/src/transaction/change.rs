@@ -22,7 +22,7 @@ impl<M: LineLocks> Transaction<M> {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`TxnError::Exists`] and [`TxnError::RowTooLong`], after which the transaction may go on.
+    /// [`TxnError::Exists`] and [`TxnError::RowTooLong`], after which the transaction may continue.
     /// Conflicts; a key that is empty or too long; memory failures.
     pub async fn insert(
         &mut self,
@@ -92,7 +92,7 @@ impl<M: LineLocks> Transaction<M> {
     /// Replaces the value of a row.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`], after which the transaction may go on; otherwise as
+    /// [`TxnError::NotFound`], after which the transaction may continue; otherwise as
     /// [`insert`](Transaction::insert).
     pub async fn update(
         &mut self,
@@ -124,7 +124,7 @@ impl<M: LineLocks> Transaction<M> {
         {
             return state.note_change(number, hash, kept, &to);
         }
-        // The box keeps the slow path out of the frames of callers.
+        // The slow path is boxed, so that the futures of callers stay small.
         Box::pin(self.change_row(table, key, to)).await
     }
 
@@ -187,7 +187,7 @@ impl<M: LineLocks> Transaction<M> {
             }
             write.change = match write.base {
                 Base::Row(..) => {
-                    // If the old value was not kept, all index entries are the same.
+                    // If the old value was not kept, the present value has the same index keys.
                     write.old.get_or_insert(write.value.clone());
                     Change::Delete
                 }
@@ -230,8 +230,8 @@ impl<M: LineLocks> State<M> {
     ) {
         self.may_write.add(hash);
         strict_assert!(self.may_write.may_have(hash), "the filter forgets a write");
-        // The write is built in place. Building it elsewhere in words and moving it in pairs of
-        // words makes the processor wait.
+        // The write is built in place. If it were built elsewhere and then copied, the wider loads
+        // of the copy would wait for the narrower stores.
         self.writes.extend(iter::once_with(|| Write {
             table,
             change,
@@ -268,7 +268,8 @@ impl<M: LineLocks> State<M> {
         schema.indexes().iter().enumerate().any(may)
     }
 
-    /// Whether another change of a written row needs the old value, which was not kept.
+    /// Whether a further change of a written row needs the old value, but the old value was not
+    /// kept.
     fn lacks_old(&self, at: usize, to: &To<'_>) -> bool {
         let write = &self.writes[at];
         matches!(write.base, Base::Row(..))
@@ -303,7 +304,8 @@ impl<M: LineLocks> State<M> {
                 self.set_value(value, None);
             }
             To::Part(offset, bytes) => {
-                // Only a change of an index key needs the old value any more.
+                // The old value is needed only if an index key may change. Otherwise it is
+                // overwritten in place.
                 let value = if moves { self.keep_again(&old) } else { old };
                 let from = value.start as usize + offset;
                 self.arena[from..from + bytes.len()].copy_from_slice(bytes);

@@ -54,7 +54,8 @@ impl<M: LineLocks> Rest<M> {
             Ok(cts) => return Ok(cts),
             Err(stopped) => *stopped,
         };
-        // Memory may also fail below an index. A caller must not run a committed transaction again.
+        // `memory` finds a memory failure inside an index error, too. An error could make the
+        // caller run the committed transaction again.
         match stopped.rest.as_ref().and_then(Rest::committed) {
             Some(cts) if stopped.error.memory().is_some() => Ok(cts),
             _ => Err(stopped.error),

@@ -12,15 +12,17 @@
 //! The log of a node holds its commits in the order of their appends, and a crash leaves a prefix
 //! of the log.
 //!
-//! - **Transactions that write.** Whatever such a transaction has read of another one of its node
-//!   was appended earlier. So the log record of the transaction comes later in the log. Its commit
-//!   returns when that log record is durable. Then the earlier log record is durable, too.
+//! - **Transactions that write.** Let T have read a write of another transaction of its node. The
+//!   log record of that other transaction was appended earlier. So the log record of T comes later
+//!   in the log. The commit of T returns when the log record of T is durable. At that time the
+//!   earlier log record is durable, too.
 //! - **Transactions that only read** have no log record. After its validation, such a transaction
-//!   checks the lines that it has read. If one still has a [node
-//!   lock](LineLocks::convert_to_node_lock), the transaction waits for the present end of the log.
-//!   If none has, everything that it read is durable. The same rule holds where a caller learns
-//!   something without a commit: for [`Transaction::validate`](super::Transaction::validate), for
-//!   an `Exists` at the commit, and for the parts of a transaction over several nodes.
+//!   checks the lines that it has read. If a line still has a [node
+//!   lock](LineLocks::convert_to_node_lock), the transaction waits until the log is durable up to
+//!   its present end. If no line has one, everything that it read is durable. The same rule holds
+//!   where a caller learns something without a commit: for
+//!   [`Transaction::validate`](super::Transaction::validate), for an `Exists` at the commit, and
+//!   for the parts of a transaction over several nodes.
 //! - **Other nodes** see such a commit like any commit that waits for its log. The lines of the
 //!   commit are locked. The new rows are pending, and index entries lead to these rows. The purge
 //!   removes entries, so the purge waits until the line has no node lock. So no commit of another
@@ -78,7 +80,8 @@ impl<M: LineLocks> State<M> {
         let handle = database.memory().handle();
         let deadline = handle.now() + database.node().settings().log_deadline;
         match log.durable(handle, &end, deadline).await {
-            // No transaction depends on a refused flush batch, and everything before it is durable.
+            // The log refuses only flush batches on which no other transaction depends. Each
+            // earlier record on which a transaction may depend is durable.
             Ok(()) | Err(WalError::Refused { .. }) => Ok(()),
             Err(error) => Err(TxnError::not_durable(error)),
         }

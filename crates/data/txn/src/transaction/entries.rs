@@ -1,4 +1,4 @@
-//! Staging of index entries: what leads to written rows goes into the indexes.
+//! Staging of index entries: the entries that lead to written rows are added to the indexes.
 
 use std::ops::Range;
 
@@ -20,12 +20,12 @@ pub(super) struct Wanted<'a, M: LineLocks> {
     /// The number of the write.
     pub(super) write: usize,
     pub(super) index: usize,
-    /// The place of its key in the arena.
+    /// The range of its key in the arena.
     pub(super) key: Range<u32>,
 }
 
 impl<M: LineLocks> Wanted<'_, M> {
-    /// The note of the entry. `old` is the row id that the entry had before.
+    /// The record of the entry in the state. `old` is the row id that the entry had before.
     fn note(&self, old: Option<RowId>) -> Entry {
         Entry { write: self.write as u32, index: self.index as u8, old, key: self.key.clone() }
     }
@@ -152,7 +152,7 @@ impl<M: LineLocks> Staging<'_, M> {
         }
     }
 
-    /// Checks that an entry in the way leads to no row that belongs to its key.
+    /// Checks that the present entry of a wanted key leads to no row with that key in the index.
     async fn check_stale(&mut self, wanted: &Wanted<'_, M>, there: RowId) -> Result<(), TxnError> {
         let Staging { database, state } = self;
         let &Wanted { table, write, index, .. } = wanted;
@@ -168,8 +168,8 @@ impl<M: LineLocks> Staging<'_, M> {
         let hash = hash_of(&key);
         if let Some(own) = state.write_of(number, hash, &key) {
             let own = &state.writes[own];
-            // Two rows do not count: a row that this transaction removes from this key, and a
-            // location that another transaction has placed in vain for the same row.
+            // Two cases do not count. This transaction deletes the row. Or the tuple has the key of
+            // the row, but is not the row: a transaction placed it and then failed.
             if own.change != Change::Put || own.id() != Some(there) {
                 return Ok(());
             }

@@ -1,7 +1,7 @@
-//! The fast path of a read: plain functions without an await, for the usual case: the lines of the
-//! row are here and have no lock in the way. In any other case the slow path
-//! ([`look_up`](Database::look_up)) decides. If the fast path has locked a line in which the row
-//! turns out not to be, it releases that lock.
+//! The fast path of a read: plain functions without an await, for the usual case. In this case the
+//! lines of the row are here, and no lock is in the way. In any other case the slow path
+//! ([`look_up`](Database::look_up)) decides. If the fast path has locked a line that turns out not
+//! to have the row, the fast path releases the lock.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -77,7 +77,8 @@ impl<M: LineLocks> Database<M> {
                 state.record.read(table.id().0, key, cts.0);
                 FastRead::Row
             }
-            // Also if a lock is in the way: the lock may be of a line with another row.
+            // The cached location is dropped even if a lock is in the way: the locked line may not
+            // have this row.
             Err(end) => {
                 places.forget(table.id(), hash);
                 value.truncate(start);
@@ -92,8 +93,9 @@ impl<M: LineLocks> Database<M> {
     }
 
     /// Takes the lock and raises the read timestamp that the read needs, and appends the value to
-    /// `value`. Returns the timestamp of the row, whether the row stood at home, and whether it has
-    /// its read timestamp, if it needs one. After an error the content of `value` is unspecified.
+    /// `value`. Returns the timestamp of the row, whether the row stood at home, and whether the
+    /// read timestamp is raised or not needed. After an error the content of `value` is
+    /// unspecified.
     #[inline(always)]
     pub(super) fn read_here(
         &self,

@@ -12,7 +12,7 @@ use super::state::{Change, State};
 use crate::Database;
 use crate::node::HeldUp;
 
-/// What a transaction owns in every phase.
+/// The parts that a transaction owns in every phase.
 pub(super) struct Parts<M: LineLocks> {
     pub(super) database: Database<M>,
     pub(super) state: Box<State<M>>,
@@ -23,12 +23,12 @@ pub(super) struct Parts<M: LineLocks> {
 }
 
 impl<M: LineLocks> Parts<M> {
-    /// Asserts what is true of the lists of the transaction in every phase.
+    /// Asserts the conditions on the transaction's lists that hold in every phase.
     pub(super) fn check(&self) {
         self.state.check(self.database.order());
     }
 
-    /// Asserts that what is written is locked, and that each row has its room or its location.
+    /// Asserts that the written rows are locked, and that each has its room or its location.
     pub(super) fn check_staged(&self) {
         self.check();
         assert!(self.state.locks_cover_writes(), "a row is overwritten without a lock");
@@ -65,11 +65,11 @@ impl<M: LineLocks> Parts<M> {
 
 /// A phase of a transaction.
 pub(super) trait Phase {
-    /// Asserts what is true of a transaction that enters this phase.
+    /// Asserts the conditions that a transaction meets when it enters this phase.
     fn check<M: LineLocks>(&self, parts: &Parts<M>);
 
     /// The outcome that the history gets when the transaction is dropped in this phase. A task that
-    /// continues the transaction does not change it.
+    /// continues the transaction does not change this outcome.
     fn outcome(&self, _ts: Timestamp) -> TransactionOutcome {
         TransactionOutcome::Aborted { cts: 0 }
     }
@@ -91,7 +91,7 @@ impl<M: LineLocks, P: Phase> InPhase<M, P> {
         InPhase { parts: Some(parts), phase }
     }
 
-    /// Goes on in a phase that was left by a drop.
+    /// Enters the phase again after a drop, without the assertions.
     pub(super) fn resume(parts: Parts<M>, phase: P) -> InPhase<M, P> {
         InPhase { parts: Some(parts), phase }
     }

@@ -95,8 +95,8 @@ impl<M: LineLocks> State<M> {
     /// dropped.
     async fn publish(&mut self, cts: Timestamp) -> Result<(), TxnError> {
         self.locks.clear();
-        // Publishing may wait for transactions of other nodes that have locked the line, so
-        // publishing comes last.
+        // The new rows are published after the unlock, because publishing may wait for transactions
+        // of other nodes that have locked the line.
         let mut next = 0;
         while let Some(write) = self.writes.get(next) {
             let of = |write: &Write| {
@@ -107,7 +107,7 @@ impl<M: LineLocks> State<M> {
                 next += 1;
                 continue;
             };
-            // The rows that follow in the same line are published together with it.
+            // The next rows of the same line are published together with this row.
             let same =
                 |&(other, at, id): &(u8, _, RowId)| (other == table && at == line).then_some(id);
             let run = self.writes[next..].iter().map_while(|write| same(&of(write)?));

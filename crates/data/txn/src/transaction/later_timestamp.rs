@@ -14,8 +14,8 @@ const MOVES_MAX: u32 = 8;
 impl<M: LineLocks> Database<M> {
     /// Gives the transaction a timestamp above `than`, the timestamp for which it comes too late.
     ///
-    /// The result is as if the transaction had begun with the new timestamp and read everything
-    /// now:
+    /// After success the transaction is as if it had begun with the new timestamp and had read
+    /// everything just now:
     ///
     /// 1. Each row that it has read is still the same version. The read timestamp of its page is
     ///    raised to the new timestamp.
@@ -27,7 +27,7 @@ impl<M: LineLocks> Database<M> {
     ///    which carry no timestamp.
     ///
     /// # Errors
-    /// Conflicts, when the transaction is too late and cannot be later; memory and index failures;
+    /// Conflicts, when the transaction cannot take a later timestamp; memory and index failures;
     /// [`TxnError::ClockExhausted`].
     pub(super) async fn move_up(
         &self,

@@ -20,7 +20,7 @@ impl<M: LineLocks> InPhase<M, Validated> {
     pub(super) async fn log(mut self) -> Result<Decision<M>, TxnError> {
         let Parts { database, state, .. } = self.parts_mut();
         if state.writes.is_empty() {
-            // The reads need no protection any more.
+            // The reads are validated, so the locks are no longer needed.
             state.locks.clear();
             if let Err(error) = state.durable_reads(database).await {
                 return Err(self.abort(error).await);
@@ -47,7 +47,7 @@ impl<M: LineLocks> InPhase<M, Logged> {
     pub(super) async fn wait(mut self) -> Result<Rest<M>, Box<Stopped<M>>> {
         let releases_early = self.parts().database.releases_early();
         if releases_early && !self.phase.released {
-            // After an error the rows stay locked. They are then installed when the log record is
+            // After an error the rows stay locked, and are installed later, when the log record is
             // durable.
             self.phase.released = self.release_early().await.is_ok();
         }

@@ -17,8 +17,8 @@ const ROUNDS_MAX: u32 = 1000;
 
 impl<M: LineLocks> Transaction<M> {
     /// Reads the row `key` into `value`. Returns whether the row exists. The future is ready at its
-    /// first poll if the row's lines and its index page are here and no lock is in the way, unless
-    /// the task has used up its share of work.
+    /// first poll if the lines and index pages of the row are here and no lock is in the way. An
+    /// exception is a task that has to yield to other tasks.
     ///
     /// # Errors
     /// Conflicts; a key that is empty or too long; memory failures.
@@ -31,8 +31,8 @@ impl<M: LineLocks> Transaction<M> {
         self.read(table, key, value, AccessMode::Shared).await
     }
 
-    /// Prefetches what a read of this row needs. The call is a hint without promises. The row need
-    /// not exist.
+    /// Prefetches the memory that a read of this row needs first. The call is a hint without
+    /// promises. The row need not exist.
     #[inline]
     pub fn expect(&self, table: &Table<M>, key: &[u8]) {
         let place = self.database.locations().borrow().find(table.id(), hash_of(key));
@@ -105,7 +105,7 @@ impl<M: LineLocks> Transaction<M> {
             }
             entry = Some(found);
         }
-        // The box keeps the slow path out of the frames of callers.
+        // The slow path is boxed, so that the futures of callers stay small.
         let looked = database.look_up_from(entry, state, number, (key, hash), value, mode);
         let looked = Box::pin(looked).await;
         Ok(matches!(self.doom(looked)?, Base::Row(..)))
@@ -142,8 +142,8 @@ impl<M: LineLocks> Database<M> {
         self.look_up_from(None, state, number, (key, hash), value, mode).await
     }
 
-    /// Like [`look_up`](Database::look_up), from the index entry of the row on, if that was read
-    /// already.
+    /// Like [`look_up`](Database::look_up). `entry` is the index entry of the row, if the caller
+    /// has read it already.
     async fn look_up_from(
         &self,
         entry: Option<(Option<RowId>, Leaf)>,
@@ -292,8 +292,8 @@ impl<M: LineLocks> Database<M> {
         let outcome = match memory.try_lock(need) {
             Ok(outcome) => outcome,
             Err(need) => match memory.lock(need).await {
-                // Other transactions of this node hold some of the locks, and will end. If this
-                // transaction holds all of them, it can never get through.
+                // Other transactions of this node hold some of the locks, and will release them. If
+                // this transaction held all locks, a retry could never succeed.
                 Err(MemoryError::TooManyLocks { locked, .. }) if state.locks.len() < locked => {
                     LockOutcome::Locked
                 }

@@ -19,7 +19,7 @@ use super::fast_read::FastRead;
 use super::state::{Base, State, hash_of};
 use crate::{Conflict, Database, RowId, Table, TxnError};
 
-/// The number of rows that are read together: as many as lookups in the index.
+/// The number of rows that are read together. The index has as many lookups in progress together.
 const LANES: usize = 16;
 
 /// The values of rows that were read together, in the order of their keys. A `Values` keeps its
@@ -149,8 +149,8 @@ struct Lane {
 }
 
 impl<M: LineLocks> Database<M> {
-    /// Reads rows from number `at` on, while the fast path succeeds. Then `at` is the first row
-    /// that was not read.
+    /// Reads rows from number `at` on, while the fast path succeeds. After the call `at` is the
+    /// number of the first row that was not read.
     #[expect(clippy::too_many_arguments, reason = "the pieces of many reads, all borrowed apart")]
     fn rows_here<K: AsRef<[u8]>>(
         &self,

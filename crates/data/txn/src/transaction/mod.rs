@@ -42,7 +42,7 @@
 //!
 //! **No deadlocks.**
 //!
-//! 1. A transaction that asks for a locked line gets a conflict. It does not wait for the unlock.
+//! 1. A transaction that asks for a locked line gets a conflict, and does not wait for the unlock.
 //! 2. Before its log append, a transaction that holds a lock waits for no line that a transaction
 //!    of another node has locked.
 //! 3. Index pages are never locked.
@@ -95,11 +95,11 @@ pub use prepared::{Prepared, Validated};
 pub use range::Range;
 pub(crate) use state::State;
 
-/// A transaction of one worker. Dropping it aborts it.
+/// A transaction of one worker. Dropping this value aborts the transaction.
 ///
 /// No other transaction sees its writes before its validation and its log append. An error that is
-/// a [conflict](TxnError::conflict) means that another transaction is in the way. The transaction
-/// must be aborted then, and may be repeated as a whole. [`Database::run`] repeats it.
+/// a [conflict](TxnError::conflict) means that another transaction is in the way. After a conflict
+/// the transaction must be aborted, and may be repeated as a whole. [`Database::run`] repeats it.
 pub struct Transaction<M: LineLocks> {
     database: Database<M>,
     /// `None` after the end of the transaction.
@@ -131,13 +131,14 @@ impl<M: LineLocks> Transaction<M> {
     /// Checks that there is a moment at which everything that the transaction has read so far was
     /// true.
     ///
-    /// A caller needs this before it acts on what it read without committing:
+    /// A caller needs this check before it acts on its reads without a commit:
     ///
-    /// - An optimistic transaction may have read rows that do not fit together.
+    /// - An optimistic transaction may have read rows of different moments, which are inconsistent
+    ///   together.
     /// - Under timestamp ordering the same holds for rows that were read to be written.
-    /// - Where commits [release early](crate::TransactionSettings::early_release), a crash may take
-    ///   back what a transaction has read of its node. This function waits until those reads are
-    ///   durable.
+    /// - Where commits [release early](crate::TransactionSettings::early_release), the reads may be
+    ///   of commits of this node that a crash can still take back. This function waits until those
+    ///   reads are durable.
     ///
     /// # Errors
     /// Conflicts; [`TxnError::NotDurable`]; [`TxnError::Doomed`]; memory and index failures.
@@ -161,7 +162,7 @@ impl<M: LineLocks> Transaction<M> {
         self.state.as_ref().map_or(Timestamp::ZERO, |state| state.ts)
     }
 
-    /// The database and the state, while the transaction can go on.
+    /// The database and the state; [`TxnError::Doomed`] if the transaction can only be aborted.
     fn alive(&mut self) -> Result<(&Database<M>, &mut State<M>), TxnError> {
         match self.state.as_deref_mut() {
             Some(state) if !state.doomed => Ok((&self.database, state)),

@@ -46,7 +46,8 @@ impl<M: LineLocks> Staging<'_, M> {
         let id = match write.base {
             Base::Row(id, _) => id,
             Base::Tombstone(id, _) => {
-                // A purge that was dropped in the middle may have removed the entry.
+                // A purge that was dropped in the middle may have removed the entry. So the entry
+                // is added again.
                 let entry = Wanted { table: &table, write: at, index: 0, key: write.key.clone() };
                 match self.enter(&entry, id).await? {
                     Some(there) if there != id => return Err(Conflict::Changed.into()),
@@ -70,7 +71,8 @@ impl<M: LineLocks> Staging<'_, M> {
         let mut at = run.start;
         while at < run.end {
             at += match self.enter_run(&table, at..run.end).await? {
-                // The index has an entry of this key already, or the insert comes too late.
+                // The index has an entry of this key already, or the insert comes too late for the
+                // leaf.
                 0 => {
                     self.stage_new(&table, at).await?;
                     1
@@ -118,9 +120,9 @@ impl<M: LineLocks> Staging<'_, M> {
         Ok(id)
     }
 
-    /// Finds what is in the way of a row that was inserted without a read. A tombstone is
-    /// overwritten: its line is locked, the tombstone is prepared, and the location placed for the
-    /// new row is given up.
+    /// Reads the row or tombstone in the way of a row that was inserted without a lookup. The
+    /// transaction overwrites a tombstone: it locks and prepares the tombstone, and removes the
+    /// tuple that it placed for the new row.
     async fn resolve(&mut self, table: &Table<M>, at: usize) -> Result<Base, TxnError> {
         let write = &self.state.writes[at];
         let (number, hash) = (write.table, write.hash);
@@ -201,7 +203,8 @@ impl<M: LineLocks> State<M> {
 impl Write {
     /// Whether the write still needs a location or index entries.
     fn is_to_be_staged(&self) -> bool {
-        // Without the old value, no index key of the row changes.
+        // The old value is kept where an index key may change. Without it, the entries stay as they
+        // are.
         let stays = matches!(self.base, Base::Row(..)) && self.old.is_none();
         self.change == Change::Put && !stays
     }

@@ -19,7 +19,7 @@
 //!
 //! | dropped phase | what follows |
 //! | --- | --- |
-//! | `Active`, `Staged`, `Validated` | a task undoes it, if other transactions can have met it |
+//! | `Active`, `Staged`, `Validated` | a task undoes it, if it has entries, new rows or strays |
 //! | `StagedPart`, `ValidatedPart` | a task undoes it |
 //! | `ValidatedPart`, sealed | its rows stay locked until a restart |
 //! | `Logged`, `Committed`, `Installed` | a task completes it |
@@ -99,7 +99,8 @@ fn abort_dropped<M: LineLocks>(parts: Parts<M>) {
 
 /// Undoes a transaction whose caller does not wait.
 fn undo_alone<M: LineLocks>(parts: Parts<M>) {
-    // Without a check: an assertion must not fail while a phase is dropped.
+    // `resume` skips the assertions of a phase, because an assertion must not fail while a phase is
+    // dropped.
     Rest::Aborting(InPhase::resume(parts, Aborting { cause: None })).spawn();
 }
 
@@ -108,7 +109,7 @@ pub(super) struct StagedPart;
 
 /// Like [`Validated`], for a part of a larger transaction. A caller decides the outcome.
 pub(super) struct ValidatedPart {
-    /// The larger transaction may have committed, so dropping the part must not abort it.
+    /// The larger transaction may have committed, so a drop of the part must not abort the part.
     pub(super) sealed: bool,
 }
 
@@ -185,8 +186,9 @@ impl Phase for Logged {
     }
 }
 
-/// The transaction has committed: the log has acknowledged its log record, or another log decides,
-/// or there is no log. An asynchronous log acknowledges a log record before it is durable.
+/// The transaction has committed: the log has acknowledged its log record, or there is no log. A
+/// part of a larger transaction enters this phase when its caller has decided to commit. An
+/// asynchronous log acknowledges a log record before it is durable.
 pub(super) struct Committed {
     pub(super) cts: Timestamp,
     /// The rows that existed before already have their new values.

@@ -17,9 +17,9 @@ use crate::{Scheme, TxnError};
 /// and the new rows are pending. The next step is to [validate](Prepared::validate) it.
 ///
 /// A transaction of several parts, for example over several logs, prepares each part. All parts
-/// together are serializable under one rule. Every part is prepared before the first part that
-/// [needs it](Prepared::needs_validation) is validated. Then there is one moment at which
-/// everything that the parts read and write is as they saw it, as in [one
+/// together are serializable under one rule: every part is prepared before the first validation of
+/// a part that [needs validation](Prepared::needs_validation). So there is one moment at which all
+/// reads of all parts are unchanged and all writes are locked, as in [one
 /// transaction](Transaction).
 ///
 /// Dropping a `Prepared` aborts the transaction.
@@ -32,7 +32,8 @@ pub struct Prepared<M: LineLocks>(InPhase<M, StagedPart>);
 pub struct Validated<M: LineLocks>(InPhase<M, ValidatedPart>);
 
 impl<M: LineLocks> Transaction<M> {
-    /// Does what a commit does before the validation.
+    /// Takes the steps of a commit before the validation: locks the written rows, reserves room,
+    /// places new rows as pending and adds index entries.
     ///
     /// # Errors
     /// Those of [`commit`](Transaction::commit) before the log append. After an error everything is
@@ -47,8 +48,8 @@ impl<M: LineLocks> InPhase<M, Staged> {
     /// Makes the transaction a part of a larger one.
     async fn into_part(mut self) -> Result<InPhase<M, StagedPart>, TxnError> {
         let Parts { database, state, .. } = self.parts_mut();
-        // Other nodes have logs of their own, and they build on what the parts of a transaction
-        // read.
+        // Other nodes may commit on the basis of these reads, in logs of their own. So the reads
+        // must be durable first.
         match state.durable_reads(database).await {
             Ok(()) => {
                 state.record_writes();
@@ -65,10 +66,10 @@ impl<M: LineLocks> Prepared<M> {
         !self.0.parts().state.writes.is_empty()
     }
 
-    /// Whether something that it has read may still change. Under the optimistic scheme these are
-    /// rows that it has not locked. Under the optimistic scheme and two-phase locking these are
-    /// also leaves of scans and of lookups that found no row. Without such reads the part may be
-    /// validated at once, independently of other parts.
+    /// Whether something that the transaction has read may still change. Under the optimistic
+    /// scheme these are rows that it has not locked. Under the optimistic scheme and two-phase
+    /// locking these are also leaves of scans and of lookups that found no row. Without such reads
+    /// the part may be validated at once, independently of other parts.
     pub fn needs_validation(&self) -> bool {
         let Parts { database, state, .. } = self.0.parts();
         let locked = |read: &super::state::Read| {
@@ -120,7 +121,7 @@ impl<M: LineLocks> Validated<M> {
         }
     }
 
-    /// Adds its writes to a log record.
+    /// Adds the writes of the transaction to a log record.
     ///
     /// # Errors
     /// [`WalError::TooLarge`].
@@ -128,27 +129,27 @@ impl<M: LineLocks> Validated<M> {
         self.0.parts().state.put_into(group)
     }
 
-    /// Seals it: from now on, dropping it leaves its rows locked until a restart, because the
-    /// caller decides the outcome.
+    /// Seals the transaction: from now on, a drop leaves its rows locked until a restart, because
+    /// the larger transaction may have committed.
     pub fn seal(&mut self) {
         self.0.phase.sealed = true;
     }
 
-    /// Takes its record for the history of [recorded](crate::Database::record) transactions. The
-    /// caller finishes the record, as that of the whole transaction.
+    /// Takes the transaction's record for the history of [recorded](crate::Database::record)
+    /// transactions. The caller finishes the record, as that of the whole transaction.
     pub fn take_record(&mut self) -> Record {
         self.0.parts_mut().state.take_record()
     }
 
-    /// Makes its writes visible at `cts`, which is at least the [proposed](Validated::propose)
-    /// timestamp. The caller is responsible for the log. The transaction must have
-    /// [writes](Validated::has_writes). If this future is dropped or fails, a task continues the
-    /// work.
+    /// Makes the writes of the transaction visible at `cts`, which is at least the
+    /// [proposed](Validated::propose) timestamp. The caller is responsible for the log. The
+    /// transaction must have [writes](Validated::has_writes). If this future is dropped or fails, a
+    /// task continues the work.
     ///
     /// # Errors
     /// [`TxnError::Corrupt`], [`TxnError::Starved`] and [`TxnError::Tree`], although the
-    /// transaction has committed. After [`TxnError::Memory`] inside, the result is the commit
-    /// timestamp all the same.
+    /// transaction has committed. A memory failure is no error here: the result is the commit
+    /// timestamp.
     pub async fn commit(self, cts: Timestamp) -> Result<Timestamp, TxnError> {
         let Parts { database, state, .. } = self.0.parts();
         strict_assert!(
@@ -170,7 +171,7 @@ impl<M: LineLocks> Validated<M> {
 }
 
 async fn abort<M: LineLocks>(part: InPhase<M, impl Phase>) {
-    // If the undo fails, the task meets the error again.
+    // If the undo fails, a task continues it and meets the error again.
     let _ = part.next(Aborting { cause: None }).undo().await;
 }
 

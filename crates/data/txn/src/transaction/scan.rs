@@ -81,7 +81,7 @@ impl<M: LineLocks> Database<M> {
         let Scratch { batch, hints, key, row } = scratch;
         let table = state.table(number).clone();
         let mut own = state.own_rows(number, index, &range)?;
-        // The next row stands last.
+        // `own` is used as a stack: the next row is its last element.
         if !range.descending {
             own.reverse();
         }
@@ -178,10 +178,10 @@ impl<M: LineLocks> Database<M> {
 
     /// Checks the leaves of an entry that leads to nothing, under timestamp ordering:
     ///
-    /// 1. The entry may have led to nothing all the time. Then the leaves are unchanged.
-    /// 2. Or a transaction with a later timestamp has deleted the row since, and the tombstone is
-    ///    purged. Then the leaves have changed, and this transaction comes too late. The check must
-    ///    be here, because the commit does not validate leaves.
+    /// 1. If the entry has led to nothing since the scan read it, the leaves are unchanged.
+    /// 2. If a transaction with a later timestamp has deleted the row since, and the tombstone is
+    ///    purged, the leaves have changed. This transaction comes too late. The check must be here,
+    ///    because the commit does not validate leaves.
     async fn still_leads_nowhere(
         &self,
         table: &Table<M>,
@@ -257,7 +257,8 @@ impl<M: LineLocks> Database<M> {
         let (id, was) = (place.0, &place.1);
         match index {
             0 => entry.clone_into(key),
-            // The line is not locked yet. A row that comes to this slot meanwhile has another key.
+            // The line is not locked yet, so another row may take the slot. `read_here` compares
+            // the key.
             _ if !table.heap().key_step(id, was, key).ok()? => return None,
             _ => {}
         }
@@ -313,7 +314,8 @@ impl<M: LineLocks> Database<M> {
                 state.still_there(table, index, entry, (key, row), cts)
             }
             SeenRow::Pending => Err(Conflict::Locked.into()),
-            // The leaf stamp shows that the row was deleted.
+            // No conflict: the transaction depends on the leaf, and a later change of the leaf is
+            // detected.
             seen => Ok(seen),
         }
     }
@@ -356,8 +358,8 @@ impl<M: LineLocks> State<M> {
         Ok(own)
     }
 
-    /// What a live row of version `cts` is for this entry of a secondary index: absent if its key
-    /// in the index is another now.
+    /// The result for an entry of a secondary index that leads to a live row of version `cts`. If
+    /// the row now has another key in the index, the result is `Absent`.
     fn still_there(
         &mut self,
         table: &Table<M>,

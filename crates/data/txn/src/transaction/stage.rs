@@ -1,6 +1,6 @@
-//! The active phase: the written rows are locked and get room for their new values. Then
-//! [`new_rows`](super::new_rows) places the new rows, and [`entries`](super::entries) adds the
-//! index entries that lead to written rows.
+//! The active phase. In this order: this file locks the written rows and reserves room for their
+//! new values. [`new_rows`](super::new_rows) places the new rows. [`entries`](super::entries) adds
+//! the index entries that lead to written rows.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
@@ -55,7 +55,8 @@ impl<M: LineLocks> Staging<'_, M> {
         self.lock_writes().await?;
         self.prepare().await?;
         if let Err(error) = self.stage_rows().await {
-            // The `Exists` may follow from reads that were never true together.
+            // The cause of `Exists` may be reads that are inconsistent together. If so, the
+            // validation fails, and its conflict is returned.
             if matches!(error, TxnError::Exists) {
                 self.state.validate(self.database).await?;
                 self.state.durable_reads(self.database).await?;
@@ -142,9 +143,9 @@ impl<M: LineLocks> Staging<'_, M> {
         Ok(has_place)
     }
 
-    /// Decides without an await whether a row has the room that it needs. It can decide this for a
-    /// row that does not exist yet, for a row at home of which a part changes, and for a deleted
-    /// row. Otherwise the slow path decides.
+    /// The fast path of [`prepare`](Staging::prepare): decides without an await whether a row has
+    /// the room that it needs. This works for a row that does not exist yet, for a row at home of
+    /// which a part changes, and for a deleted row. In other cases the slow path decides.
     #[inline]
     fn is_prepared(&self, at: usize) -> Result<Room, Conflict> {
         let (state, scheme) = (&*self.state, self.database.scheme());
@@ -161,7 +162,8 @@ impl<M: LineLocks> Staging<'_, M> {
                 }
             }
             (Scheme::TimestampOrdering, ..) => false,
-            // The row is locked since it was read.
+            // The row has been locked since its read, so it is unchanged, and a part keeps the
+            // length.
             (Scheme::TwoPhaseLocking, _, Some(_)) if write.home => true,
             (_, Change::Delete, _) | (_, _, Some(_)) => match heap.at_home_step(id, hint, cts) {
                 Ok(there) => there.ok_or(Conflict::Changed)? || write.change == Change::Delete,

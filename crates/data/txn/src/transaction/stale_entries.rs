@@ -4,9 +4,9 @@
 //! when the row left the key: a transaction with an earlier timestamp under timestamp ordering, and
 //! a transaction that gives the key of a unique index to another row.
 //!
-//! 1. While the row or its tombstone is where the entry leads, it shows the time.
-//! 2. But another worker may delete the row and purge it. That worker does not know the stale
-//!    entries that the row had before. Then the entry leads to nothing.
+//! 1. While the entry leads to the row or its tombstone, the timestamp there shows the time.
+//! 2. But another worker may delete the row and purge it. That worker does not know the earlier
+//!    stale entries of the row. After that purge such an entry leads to nothing.
 //! 3. So the commit itself writes its timestamp into the leaves of the entries, before it unlocks
 //!    the row.
 
@@ -63,7 +63,7 @@ impl<M: LineLocks> State<M> {
         Ok(())
     }
 
-    /// Queues the purge of everything that only transactions in progress may still need.
+    /// Queues the purge of the tombstones and stale entries of this commit.
     pub(super) fn queue_purges(&self, database: &Database<M>, cts: Timestamp) {
         for write in &self.writes {
             let (Base::Row(id, _), Some(_)) = (write.base, &write.old) else { continue };

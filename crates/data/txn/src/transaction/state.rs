@@ -43,16 +43,17 @@ pub(super) struct Read {
     /// The row has been locked to write, and was found unchanged after that. No other transaction
     /// can change it before the unlock.
     pub(super) fixed: bool,
-    /// The places of its key and its value in the arena, for a row that was read to be written.
+    /// The ranges of its key and its value in the arena, for a row that was read to be written. The
+    /// arena is the buffer with the bytes of this transaction.
     pub(super) kept: Option<(Range<u32>, Range<u32>)>,
 }
 
-/// A row that was read to be written, as it was read.
+/// A row that was read to be written, with its content at the time of the read.
 pub(super) struct Kept {
     /// The index of its read.
     pub(super) read: usize,
     pub(super) base: Base,
-    /// The places of its key and its value in the arena.
+    /// The ranges of its key and its value in the arena.
     pub(super) key: Range<u32>,
     pub(super) value: Range<u32>,
 }
@@ -65,7 +66,7 @@ pub(super) struct SeenLeaf {
     pub(super) leaf: Leaf,
 }
 
-/// What a write replaces.
+/// The state of the row before the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// A row.
@@ -107,7 +108,7 @@ pub(super) struct Write {
     pub(super) change: Change,
     pub(super) base: Base,
     pub(super) hash: u32,
-    /// The places of its key and its value in the arena.
+    /// The ranges of its key and its value in the arena.
     pub(super) key: Range<u32>,
     pub(super) value: Range<u32>,
     /// The old value, where the write may change index entries.
@@ -138,9 +139,9 @@ impl Write {
 pub(super) struct Entry {
     pub(super) write: u32,
     pub(super) index: u8,
-    /// The row id in an entry that was there before.
+    /// The earlier row id, if the entry existed before and was taken over.
     pub(super) old: Option<RowId>,
-    /// The place of its key in the arena.
+    /// The range of its key in the arena.
     pub(super) key: Range<u32>,
 }
 
@@ -165,12 +166,14 @@ pub(crate) struct State<M: LineLocks> {
     /// The timestamp under timestamp ordering. From the log append on, the commit timestamp.
     pub(super) ts: Timestamp,
     /// The highest timestamp of all that the transaction has read, and of the leaves that its
-    /// entries entered. Except under timestamp ordering, the commit timestamp must be above it.
+    /// entries entered. Except under timestamp ordering, the commit timestamp must be above this
+    /// one.
     pub(super) floor: Timestamp,
     /// Timestamp ordering: the read lease, as the maximum distance of read timestamps ahead of
     /// `ts`.
     pub(super) lease: u64,
-    /// Whether the transaction may take a later timestamp, and how often it has.
+    /// Whether the transaction may take a later timestamp, and how many later timestamps it has
+    /// taken.
     pub(super) may_move: bool,
     pub(super) moves: u32,
     /// The transaction can only be aborted.
@@ -180,8 +183,8 @@ pub(crate) struct State<M: LineLocks> {
     pub(super) reads: Vec<Read>,
     pub(super) leaves: Vec<SeenLeaf>,
     pub(super) writes: Vec<Write>,
-    /// The lines that it may have locked, the rows that it may have read, and the rows that it may
-    /// write.
+    /// Filters of the lines that the transaction has locked, of the rows that it has read, and of
+    /// the rows that it writes.
     pub(super) may_hold: Filter,
     pub(super) may_read: Filter,
     pub(super) may_write: Filter,
@@ -220,7 +223,7 @@ impl<M: LineLocks> Default for State<M> {
     }
 }
 
-/// Each element of a list is compared with at most this many elements before it.
+/// [`State::check`] compares each element of a list with at most this many elements before it.
 const CHECKED_MAX: usize = 64;
 
 impl<M: LineLocks> State<M> {

@@ -39,10 +39,10 @@ impl<M: LineLocks> InPhase<M, StagedPart> {
 impl<M: LineLocks> State<M> {
     /// Checks that everything that the transaction has read is unchanged.
     pub(super) async fn validate(&mut self, database: &Database<M>) -> Result<(), TxnError> {
-        // This fence stands between the transaction's own locks and entries on one side, and the
-        // second look at everything that it has read on the other. If two transactions do both
-        // crosswise, at least one of them sees the lock or the entry of the other. For rows see
-        // `Heap::unchanged_step`, for leaves see `Tree::still`.
+        // Before this fence the transaction has set its locks and added its entries. After the
+        // fence it repeats its reads. Let each of two transactions write a row or a range that the
+        // other has read. At least one of the two sees the lock or the entry of the other. For rows
+        // see `Heap::unchanged_step`, for leaves see `Tree::still`.
         fence(Ordering::SeqCst);
         if database.order() {
             return self.leave_stamps().await;

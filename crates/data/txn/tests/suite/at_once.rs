@@ -1,5 +1,5 @@
-//! The fast path: an operation that has to wait for nothing is ready at the first poll of its
-//! future, and one that fails has changed nothing.
+//! The fast path: an operation that needs no wait is ready at the first poll of its future. A fast
+//! path that does not succeed has changed nothing.
 
 use std::cell::Cell;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! A node that stands still while other nodes wait for its aged transaction. The other nodes
-//! continue soon, on rows that do not concern that node.
+//! A node stops while other nodes wait for its aged transaction. The other nodes continue soon, on
+//! rows that the stopped node does not own.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -147,7 +147,8 @@ async fn update<M: LineLocks>(database: &Database<M>, table: &Table<M>) {
 fn a_stopped_node_with_an_aged_transaction_delays_no_other_node_for_long() {
     let (without, with) = (World::run(false), World::run(true));
     assert!(without.longest.get() < Duration::from_millis(1), "{:?}", without.longest);
-    // One wait for an aged transaction that does not come, and one for the line that does not come.
+    // One wait for the aged transaction of the stopped node, and one for the line that this node
+    // owns.
     assert!(with.longest.get() < 3 * ELDER_FOR, "{:?}", with.longest);
     let (before, now) = (without.commits.get(), with.commits.get());
     assert!(now > before / 2, "{now} of {before}");

@@ -1,7 +1,7 @@
 //! Processes that are killed while they commit, on a real directory: two nodes on threads,
 //! checkpoints, and a recovery at each start. A kill loses no data that the operating system has
-//! accepted. So this test is not about syncs (`crashes` is). This test checks the whole path on
-//! real files, with a process that ends at any instruction.
+//! accepted. So this test does not check syncs; the tests in `crashes` do. This test checks the
+//! whole path on real files, with a process that ends at any instruction.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -307,7 +307,7 @@ fn child() {
         eprintln!("{panic}");
         std::process::abort()
     }));
-    // On a line of its own, after the output of the test harness.
+    // The output of the test harness ends here, so that the transfers begin on a new line.
     say("\n");
     run(Path::new(&path), scheme, false);
 }

@@ -1,5 +1,6 @@
-//! A node locks at most a share of the lines of its cache. A transaction that is too large gets an
-//! error, and one that is in the way of other transactions is repeated.
+//! A node locks at most a share of the lines of its cache. A transaction that alone needs more
+//! locks gets an error. A transaction that finds the locks in use by other transactions is
+//! repeated.
 
 use std::time::Duration;
 

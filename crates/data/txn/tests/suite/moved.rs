@@ -18,7 +18,7 @@ use latchwork_txn::{
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-/// The keys to which rows move in the index, leaves away.
+/// The keys to which rows move in the index, many leaves away from their first keys.
 const FAR: u32 = 1_000_000;
 const ROUNDS: u32 = 160;
 

@@ -1,5 +1,5 @@
-//! Transactions that others abort again and again, in virtual time: each one commits within a
-//! bound.
+//! Transactions that conflict with other transactions again and again, in virtual time. Each one
+//! commits within a bound.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// All rows stand in lines of their own.
 const KEYS: u32 = 24;
 const NODES: usize = 4;
-/// The number of tasks of each node with short transactions. The first node also has two with long
-/// ones.
+/// The number of tasks with short transactions of each node. The first node also has `LONG` tasks
+/// with long transactions.
 const SHORT: usize = 3;
 const LONG: usize = 2;
 
@@ -35,7 +35,7 @@ enum Fate {
     /// The transaction is dropped in the middle of an attempt, while other transactions wait for
     /// it, again and again.
     Dropped,
-    /// The transaction is forgotten then, and never leaves the queue.
+    /// The transaction is forgotten in the middle of an attempt, and never leaves the queue.
     Forgotten,
 }
 
@@ -307,8 +307,8 @@ fn the_wait_for_a_lost_aged_transaction_is_no_longer_than_its_limit() {
     for (scheme, protocol) in all() {
         let shape = Shape { fate: Fate::Forgotten, ..Shape::new(scheme, protocol, 16) };
         let report = shape.run();
-        // Two lost transactions, one after the other, and the way back. Transactions in progress
-        // still commit.
+        // The gap is one or two times the wait for a lost transaction. It is not exact, because
+        // transactions in progress still commit.
         let (one, some) = (shape.settings.elder_for, Duration::from_millis(2));
         let waited = one - some..2 * one + some;
         let found = report.lost > 5 && waited.contains(&report.gap);

@@ -1,4 +1,5 @@
-//! Measures commits per second on this machine's disk, beside how often the disk can sync.
+//! Measures commits per second on this machine's disk, and for comparison the syncs per second of
+//! the disk.
 //!
 //! ```text
 //! cargo run --release -p latchwork-wal --example group_commit -- [DIRECTORY] [SECONDS EACH] [THREADS] [MICROSECONDS] [NODES]
@@ -48,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if path.exists() {
         return Err(format!("{} exists: name a directory that does not", path.display()).into());
     }
-    // A disk with other users has good and bad times. So there are many short rounds, each beside
-    // what the disk could do at that time; the medians count.
+    // A disk with other users has good and bad times. So there are many short rounds, each with a
+    // measurement of the disk at that time. The medians count.
     let round = span / ROUNDS;
     let mut found: Vec<Vec<Round>> = vec![Vec::new(); CASES.len()];
     for n in 0..ROUNDS {

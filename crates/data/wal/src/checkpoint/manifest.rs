@@ -1,4 +1,4 @@
-//! [`Manifest`]: names the checkpoint in place and its files.
+//! [`Manifest`]: names the current checkpoint and its files.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHCKP";
 
-/// What the file `CHECKPOINT` says.
+/// The content of the file `CHECKPOINT`.
 ///
 /// ```text
-///  | magic | version u32 | nodes u32 | database | number | floor | parts u32 |
+///  | magic | version u32 | open logs u32 | database | number | floor | parts u32 |
 ///  | bytes u64, entries u64   of each part |
-///  | node u32, segment u64    of each node |
+///  | node u32, segment u64    of each log that was open: the first segment that replay needs |
 ///  | logs u32 |
-///  | node u32, segment u64, bytes u64, groups u64, through u64   of each log |
+///  | node u32, segment u64, bytes u64, records u64, through u64   of each log |
 ///  | crc of all before |
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,17 +25,18 @@ pub(crate) struct Manifest {
     pub(crate) database: DatabaseId,
     /// The number of the checkpoint, which is part of the names of its files.
     pub(crate) number: u64,
-    /// Every version up to this timestamp is in the parts, or was overwritten or deleted.
+    /// Every version up to this timestamp is in the parts, unless a later commit overwrote or
+    /// deleted it.
     pub(crate) floor: Timestamp,
     pub(crate) parts: Vec<Part>,
-    /// The first segment that is needed, of each log that was open at the checkpoint.
+    /// For each log that was open at the checkpoint, the first segment that replay needs.
     pub(crate) continues: BTreeMap<NodeId, u64>,
-    /// How far each log was durable just before the checkpoint was put in place. The checkpoint may
-    /// show the writes of commits up to there.
+    /// The durable end of each log just before the checkpoint was put in place. The checkpoint may
+    /// contain the writes of commits up to that end.
     pub(crate) logs: BTreeMap<NodeId, CheckpointedEnd>,
 }
 
-/// Where a log ended just before a checkpoint was put in place.
+/// The durable end of a log just before a checkpoint was put in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CheckpointedEnd {
     pub(crate) end: LogEnd,
@@ -137,8 +138,8 @@ impl Manifest {
         Some(Manifest { database, number, floor, parts, continues, logs })
     }
 
-    /// Whether the checkpoint covers the whole log of `node`, with `groups` records: all of them
-    /// are up to the floor. The files of such a log may be missing.
+    /// Whether the checkpoint covers the whole log of `node`, which has `groups` records: the
+    /// timestamps of all these records are up to the floor. The files of such a log may be missing.
     pub(crate) fn covers(&self, node: NodeId, groups: u64) -> bool {
         let log = self.logs.get(&node);
         log.is_some_and(|log| log.through <= self.floor && groups <= log.end.groups)
@@ -165,7 +166,7 @@ impl Manifest {
         Manifest::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this manifest in place. It is durable after the next sync of the directory.
+    /// Puts this manifest in place. The manifest is durable after the next sync of the directory.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
         let fresh = format!("{}{}", names::MANIFEST, names::FRESH);
         strict_assert!(
@@ -242,7 +243,7 @@ mod tests {
         for length in 0..bytes.len() {
             Manifest::decode(&bytes[..length], None).expect_err("cut off");
         }
-        // Regression: opening such a directory once counted on from the highest number.
+        // Regression: the next checkpoint after the highest number would have no number.
         let last = Manifest { number: u64::MAX, ..manifest.clone() };
         Manifest::decode(&last.encode(), None).expect_err("the last number there is");
         let other = Manifest::decode(&bytes, Some(DatabaseId(8))).expect_err("another");

@@ -1,6 +1,6 @@
 //! Checkpoints: a durable copy of the tables, so that older logs can be removed.
 //!
-//! The caller decides what the checkpoint contains and which floor it has. This module writes the
+//! The caller decides the content and the floor of the checkpoint. This module writes the
 //! checkpoint and puts it in place.
 //!
 //! ```text

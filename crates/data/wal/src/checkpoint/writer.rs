@@ -21,7 +21,8 @@ const _: () = assert!(
 /// A checkpoint that is being written. Dropping it before [`publish`](CheckpointWriter::publish)
 /// removes its parts.
 ///
-/// All calls block. In a simulated world the caller sleeps for the time that the calls would take.
+/// All calls block until the system has done the work. In a simulated world these calls take no
+/// virtual time, so the caller sleeps for it.
 #[derive(Debug)]
 pub struct CheckpointWriter {
     directory: Arc<LogDirectory>,
@@ -102,13 +103,13 @@ impl CheckpointWriter {
         })
     }
 
-    /// Replaces the previous checkpoint by this one. When this returns, the segments that the floor
-    /// makes unnecessary may be [removed](LogDirectory::remove_through).
+    /// Replaces the previous checkpoint by this one. After the return, the segments that the
+    /// checkpoint makes unnecessary may be [removed](LogDirectory::remove_through).
     ///
     /// # Errors
     /// A part was begun and not finished; the system's errors. After an error of the system, the
-    /// next opening of the directory may find either checkpoint in place. Both are right, because
-    /// segments are removed only up to the floor of the earlier one.
+    /// next opening of the directory may find either checkpoint in place. Either checkpoint is
+    /// complete, because segments are removed only up to the floor of the earlier one.
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
@@ -145,7 +146,8 @@ impl CheckpointWriter {
             synced.map_err(|e| WalError::io("syncing", &directory.describe(), e))
         };
         sync()?;
-        // From here on a crash may leave either checkpoint in place. So the parts of this one stay.
+        // From here on a crash may leave either checkpoint in place. So a failure must not remove
+        // the parts of this checkpoint.
         self.published = true;
         manifest.write(directory.storage())?;
         sync()?;
@@ -156,8 +158,8 @@ impl CheckpointWriter {
             Timestamp(floor),
             "the published checkpoint is in place"
         );
-        // From here on the witness also knows that there is a checkpoint. If this write fails, a
-        // later witness states it.
+        // This witness states that there is a checkpoint. If its write fails, a later witness
+        // states it.
         if let Err(error) = directory.note(true) {
             tracing::warn!("the witness of a checkpoint: {error}");
         }
@@ -217,7 +219,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Bytes of the part so far, with those that are still in memory.
+    /// The number of bytes of the part so far, including those that are still in memory.
     pub fn bytes(&self) -> u64 {
         self.part.bytes + self.group.bytes() as u64
     }
@@ -242,7 +244,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes the rest, and makes the file durable.
+    /// Writes the remaining entries, and makes the file durable.
     ///
     /// # Errors
     /// The system's errors; the checkpoint cannot be finished then.

@@ -12,19 +12,20 @@
 //!    of the batch has seen a record of `n` beyond that number: see
 //!    [`LogDirectory::known_elsewhere`](super::LogDirectory::known_elsewhere).
 //! 3. If `seen(n) > L(n)` and the log of `n` has lost something or was cut, then `m` is cut before
-//!    that mark. This step repeats until no log is cut. It ends, because logs only become shorter.
-//!    Records that were never durable are no loss: if a log lacks only such records, no other log
-//!    is cut for it.
+//!    that mark. This step repeats until no log is cut. The repetition ends, because logs only
+//!    become shorter. Records that were never durable are no loss: if a log lacks only such
+//!    records, no other log is cut for it.
 //! 4. By 2 and 3, no remaining commit has seen a lost commit of another node.
 //! 5. No remaining commit has seen a lost commit of its own node. A commit is appended after every
 //!    commit of its own node that it has seen, and logs are cut to prefixes.
-//! 6. The checkpoint shows only commits from before it was put in place. It states how many records
-//!    each log had then. A cut below that number is an error, with one exception. If all these
-//!    records are up to the floor, the checkpoint holds all of them, so they count as left.
+//! 6. The checkpoint shows only commits from before it was put in place. The checkpoint states how
+//!    many records each log had at that time. A cut below that number is an error, with one
+//!    exception. If the timestamps of all these records are up to the floor, the checkpoint
+//!    contains them, so they count as left.
 //! 7. The remaining commits behave as in the history in which the lost commits had aborted. Each
-//!    commit reads what it has read, by 4 and 5. Replay gives each key the latest of the remaining
-//!    versions. That history is serializable: each of its conflicts is a conflict, or a chain of
-//!    conflicts, of the original history.
+//!    remaining commit has read only versions of remaining commits, by 4 and 5. Replay gives each
+//!    key the latest of the remaining versions. That history is serializable: each of its conflicts
+//!    is a conflict, or a chain of conflicts, of the original history.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +42,14 @@ use crate::{DatabaseId, LogEnd, NodeId, WalError};
 #[derive(Default)]
 struct Scan {
     end: LogEnd,
-    /// Records that the log had at least, as its own files and headers behind the end show.
+    /// The minimum number of records that the log had, according to headers in its own files behind
+    /// the end.
     least: u64,
-    /// Bytes in these files behind the end.
+    /// The number of bytes in these files behind the end.
     unread: u64,
     /// The position and the content of each mark.
     marks: Vec<(LogEnd, BTreeMap<NodeId, Known>)>,
-    /// The log goes on behind the readable prefix.
+    /// The log has bytes or segments behind the readable prefix that should be readable.
     is_short: bool,
     /// The segments that were read, and their bytes.
     segments: Vec<(u64, u64)>,
@@ -82,7 +84,8 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
         learn(&mut known, *node, seen.end);
     }
     for node in known.keys() {
-        // Some logs have no files: only other places know of them.
+        // Some logs have no files left. Marks, the checkpoint or the witness still state their
+        // ends.
         scans.entry(*node).or_default();
     }
     let mut limits: BTreeMap<NodeId, LogEnd> = BTreeMap::new();
@@ -131,7 +134,8 @@ fn next_cut(
     };
     scans.iter().find_map(|(&node, scan)| {
         let left = limits.get(&node).unwrap_or(&scan.end);
-        // A mark behind the last record is cut too: it would refer to lost records for all time.
+        // A mark that is the last record is cut as well. Otherwise it would refer to lost records
+        // for ever.
         let is_left = |at: &LogEnd| (at.segment, at.bytes) < (left.segment, left.bytes);
         let mut marks = scan.marks.iter().filter(|(at, _)| is_left(at));
         let cut = marks.find(|(_, known)| known.iter().any(is_lost));
@@ -169,7 +173,8 @@ fn loss(cut: LogEnd, scan: &Scan, known: Option<&LogEnd>, before: Option<&Lost>)
     let here = if known.segment == scan.end.segment { scan.end.bytes } else { 0 };
     let gone = if missing > 0 { known.bytes.saturating_sub(here) } else { 0 };
     Lost {
-        // The witness file gives the numbers of `before`, and may hold any. So the sums saturate.
+        // The numbers of `before` come from the witness file and may have any value. So the sums
+        // saturate.
         missing: before.missing.saturating_add(missing),
         missing_bytes: before.missing_bytes.saturating_add(gone.max(scan.unread)),
         given_up: before.given_up.saturating_add(scan.end.groups - cut.groups),
@@ -287,7 +292,7 @@ fn scan(
             break;
         }
     }
-    // After an interrupted cut, what stands behind was counted when the cut was decided.
+    // After an interrupted cut, the records behind the end were counted when the cut was decided.
     if scan.is_short && limit.is_none() {
         scan.look_behind(storage, database, (node, numbers))?;
         scan.least = scan.least.max(need.groups);

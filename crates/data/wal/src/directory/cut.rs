@@ -1,4 +1,4 @@
-//! Repairs a directory after a crash, so that its logs can go on.
+//! Repairs a directory after a crash, so that its logs can be continued.
 
 use super::plan::Plan;
 use super::scan::Found;
@@ -23,7 +23,7 @@ impl Found {
             synced.map_err(|e| WalError::io("syncing", &storage.describe(), e))
         };
         if let Some(decided) = &self.decided {
-            // From here on the logs end there, even if this process crashes.
+            // From here on the logs end at the decided ends, even if this process crashes.
             decided.write(storage)?;
             sync()?;
         }
@@ -33,17 +33,19 @@ impl Found {
         if let Some(manifest) = manifest {
             manifest.write(storage)?;
         }
-        // This also makes names durable that were there before: they need not have been durable.
+        // This sync also makes the names of existing files durable. Before a crash they may not
+        // have been synced.
         sync()?;
         if self.is_known() || self.decided.is_some() {
             let ends = self.nodes.iter().map(|(node, log)| (*node, log.end)).collect();
             let checkpoint = manifest.is_some();
             Witness { checkpoint, ..Witness::of(self.database, ends) }.write(storage)?;
-            // A crash must not bring back the cut: it would remove what is appended from now on.
+            // A crash must not bring back the witness with the cut, because the cut would remove
+            // the records that are appended from now on.
             sync()?;
         }
-        // Not earlier: until this checkpoint is durable, a crash may go back to another one, with
-        // its parts and the segments that it needs.
+        // This removal comes last. Until this checkpoint is durable, a crash may bring back another
+        // checkpoint, which needs its own parts and segments.
         let parts = all.iter().filter(|name| is_leftover(name, manifest.as_ref()));
         let segments = plans.iter().filter_map(|plan| match plan {
             Plan::Forget(name) => Some(name),
@@ -62,7 +64,7 @@ fn remove(storage: &dyn Storage, name: &str) -> Result<(), WalError> {
     storage.remove(name).map_err(|e| WalError::io("removing", name, e))
 }
 
-/// Whether the file is incomplete: it was to be renamed when whole.
+/// Whether the file is an incomplete new version of a file, which was not renamed into place.
 fn is_unfinished(name: &str) -> bool {
     let is_ours = |stem: &str| {
         [names::MANIFEST, names::WITNESS].contains(&stem) || names::as_segment(stem).is_some()
@@ -84,8 +86,8 @@ impl Plan {
             Plan::Rewrite(name, length) => {
                 let written = rewrite(storage, name, *length);
                 if written.is_err() {
-                    // The incomplete copy only takes room. If this removal fails, the next start
-                    // removes the copy.
+                    // The incomplete copy does no harm except that it takes room. If this removal
+                    // fails, the next opening removes the copy.
                     let _ = storage.remove(&format!("{name}{}", names::FRESH));
                 }
                 written

@@ -24,10 +24,11 @@ use crate::witness::Witness;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 use node_log::NodeLog;
 
-/// A directory of logs, opened by this process. A process that opened it to write has it alone.
+/// A directory of logs, opened by this process. A process that opened the directory to write
+/// excludes all other processes.
 ///
-/// Opening to write repairs what a crash left: see [`LogDirectory::open`]. The next steps are
-/// [`replay`](LogDirectory::replay) and one [`Log`](crate::Log) for each node.
+/// An opening to write repairs the incomplete files that a crash left: see [`LogDirectory::open`].
+/// The next steps are [`replay`](LogDirectory::replay) and one [`Log`](crate::Log) for each node.
 pub struct LogDirectory {
     storage: Arc<dyn Storage>,
     database: DatabaseId,
@@ -47,13 +48,13 @@ pub struct LogDirectory {
     _lock: Option<Box<dyn DirectoryLock>>,
 }
 
-/// How a directory is opened.
+/// The options of an opening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Opening {
-    /// Changes nothing: see [`LogDirectory::open_to_read`].
+    /// The opening changes nothing: see [`LogDirectory::open_to_read`].
     pub to_read: bool,
-    /// Accepts that logs have lost durable records, and cuts all logs to a consistent state: see
-    /// [`LogDirectory::open_as`].
+    /// The opening accepts that logs have lost durable records, and cuts all logs to a consistent
+    /// state: see [`LogDirectory::open_as`].
     pub accept_loss: bool,
 }
 
@@ -66,27 +67,27 @@ struct Checkpoints {
     under_way: bool,
 }
 
-/// What this process knows of the file `WITNESS`. The lock of this value is held while the file is
-/// written.
+/// The state of the file `WITNESS`, as this process knows it. The lock of this value is held while
+/// the file is written.
 #[derive(Debug)]
 struct Noted {
     /// The file exists, and its name is durable.
     exists: bool,
-    /// How often this process wrote the file.
+    /// The number of times that this process wrote the file.
     times: u64,
     /// The durable end of each log, as the file states it.
     ends: BTreeMap<NodeId, LogEnd>,
 }
 
 impl LogDirectory {
-    /// Locks the directory for this process, and repairs what a crash left:
+    /// Locks the directory for this process, and repairs the incomplete files that a crash left:
     ///
     /// - The last segment of each node is read. Bytes behind its last whole log record were never
     ///   acknowledged and are cut. If a later record, another log, the checkpoint or the witness
     ///   shows that the lost part was durable, opening fails. The segment is then copied, and the
     ///   copy replaces the segment by a rename, even when nothing is cut. Reason: after a failed
     ///   sync, a read may return bytes that are only in the memory of the system. The next crash
-    ///   must not lose what was replayed.
+    ///   must not lose records that were replayed.
     /// - A last segment that was never begun is removed.
     /// - Files of an unfinished checkpoint are removed, and segments that the checkpoint covers.
     /// - The cut of an [accepted](Opening::accept_loss) loss is completed.
@@ -127,7 +128,7 @@ impl LogDirectory {
     ///
     /// With [`accept_loss`](Opening::accept_loss), logs that have lost durable records are no
     /// error. All logs are then cut to one consistent state: no remaining commit may have seen a
-    /// lost one. [`losses`](LogDirectory::losses) reports what was lost. One rename decides the
+    /// lost one. [`losses`](LogDirectory::losses) reports the lost records. One rename decides the
     /// cut, before any log changes. From then on every opening ends the logs there, whatever its
     /// options are, until the cut is complete. After a crash, the next opening to write completes
     /// the cut. With [`to_read`](Opening::to_read) nothing is written: the cut holds for this
@@ -181,7 +182,7 @@ impl LogDirectory {
         }))
     }
 
-    /// Which database the directory holds; `None` when no file shows one, as in an empty directory.
+    /// The database of the directory; `None` when no file names one, as in an empty directory.
     /// Changes nothing and takes no lock.
     ///
     /// # Errors
@@ -195,7 +196,7 @@ impl LogDirectory {
         self.database
     }
 
-    /// Where the directory is, as a text for people.
+    /// The location of the directory, for messages.
     pub fn describe(&self) -> String {
         self.storage.describe()
     }
@@ -221,7 +222,7 @@ impl LogDirectory {
     /// The floor of the checkpoint in place; zero without a checkpoint. Replay ignores log records
     /// up to the floor.
     pub fn floor(&self) -> Timestamp {
-        // Relaxed: no other data is read on the strength of this value.
+        // Relaxed: no reader of this value relies on it to see other memory.
         Timestamp(self.floor.load(Ordering::Relaxed))
     }
 
@@ -279,8 +280,8 @@ impl LogDirectory {
         self.checkpoints.lock().under_way = false;
     }
 
-    /// Marks `node`'s log as open, and returns its next segment with what precedes that segment.
-    /// `visible` counts the log records that other nodes may see, durable or not.
+    /// Marks `node`'s log as open, and returns its next segment. `visible` counts the log records
+    /// that other nodes may see, durable or not.
     pub(crate) fn enter(
         &self,
         node: NodeId,
@@ -360,9 +361,10 @@ impl LogDirectory {
     // ---- how far logs are durable ----------------------------------------------------------------
 
     /// Notes that `node`'s log is durable up to `end`, with all timestamps up to `through`. The
-    /// flusher calls this before it reports these records as durable. So when another node sees one
-    /// of them after that report, the next [mark](crate::format::Mark) of that node covers it. The
-    /// count `visible` covers records that other nodes see earlier.
+    /// flusher calls this before it reports these records as durable. So if another node sees one
+    /// of these commits after that report, the next [mark](crate::format::Mark) of that node covers
+    /// the commit. In asynchronous mode other nodes see commits earlier; the count `visible` covers
+    /// those.
     pub(crate) fn publish(&self, node: NodeId, end: LogEnd, through: Timestamp) {
         if let Some(log) = self.nodes.lock().get_mut(&node) {
             strict_assert!(log.open, "a log that is not open becomes durable");
@@ -389,7 +391,7 @@ impl LogDirectory {
         }
     }
 
-    /// What is known of all logs with records, except `node`'s.
+    /// How far all logs with records are durable and visible, except `node`'s log.
     pub(crate) fn known_elsewhere(&self, node: NodeId) -> BTreeMap<NodeId, Known> {
         let nodes = self.nodes.lock();
         let others = nodes.iter().filter(|(other, _)| **other != node);
@@ -405,26 +407,27 @@ impl LogDirectory {
         known.filter(|(_, known)| known.seen > 0).collect()
     }
 
-    /// Where all logs end, for a checkpoint.
+    /// The ends of all logs, for a checkpoint.
     pub(crate) fn log_ends(&self) -> BTreeMap<NodeId, CheckpointedEnd> {
         let nodes = self.nodes.lock();
         let end = |log: &NodeLog| CheckpointedEnd { end: log.end, through: log.through };
         nodes.iter().map(|(node, log)| (*node, end(log))).collect()
     }
 
-    /// How often this process wrote the witness, and whether the witness lacks something of
-    /// `node`'s log.
+    /// The number of times that this process wrote the witness, and whether the witness lacks
+    /// records of `node`'s log.
     pub(crate) fn noted(&self, node: NodeId) -> (u64, bool) {
         let end = self.nodes.lock().get(&node).map(|log| log.end);
         let witness = self.witness.lock();
         (witness.times, witness.ends.get(&node).copied() != end)
     }
 
-    /// Writes the witness anew. With `durably` its name is synced too.
+    /// Writes the witness anew. With `durably` the directory is synced too, so that no crash brings
+    /// back the previous witness.
     pub(crate) fn note(&self, durably: bool) -> Result<(), WalError> {
         let mut noted = self.witness.lock();
-        // Read under the lock of the witness: of two writers, the later one has read the later
-        // ends.
+        // The ends are read under the lock of the witness. So of two writers, the later one has
+        // read the later ends.
         let ends: BTreeMap<NodeId, LogEnd> = {
             let nodes = self.nodes.lock();
             nodes.iter().map(|(node, log)| (*node, log.closed.unwrap_or(log.end))).collect()
@@ -462,8 +465,8 @@ impl LogDirectory {
     /// checkpoint states the end of the log.
     ///
     /// # Errors
-    /// The directory was opened to read; the system's errors. A segment that was not removed does
-    /// no harm.
+    /// The directory was opened to read; the system's errors. A segment that was not removed only
+    /// takes room.
     pub fn remove_through(&self, node: NodeId, floor: Timestamp) -> Result<usize, WalError> {
         self.check_writable()?;
         let floor = floor.min(self.floor());
@@ -492,8 +495,8 @@ impl LogDirectory {
         let through = match log.segments.get(1) {
             Some(next) => next.before,
             None if log.open => return None,
-            // The last segment shows how far the log went. It is removed only when the checkpoint
-            // holds that information.
+            // The last segment shows how far the log went. So it is removed only if the checkpoint
+            // states the end of the log.
             None if !manifest.covers(node, log.end.groups) => return None,
             None => log.through,
         };

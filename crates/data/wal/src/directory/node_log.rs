@@ -7,7 +7,7 @@ use crate::{LogEnd, Timestamp};
 /// The log of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeLog {
-    /// A [`Log`](crate::Log) appends to the last segment, or has failed.
+    /// A [`Log`](crate::Log) appends to the last segment, or a log that did so has failed.
     pub(super) open: bool,
     pub(super) segments: Vec<Segment>,
     /// The highest timestamp of all durable records.
@@ -16,8 +16,8 @@ pub(super) struct NodeLog {
     pub(super) end: LogEnd,
     /// The end of the log behind its end record; `None` when this process has not closed the log.
     pub(super) closed: Option<LogEnd>,
-    /// Log records since the start of the log that other nodes may see. `None` when other nodes see
-    /// durable records only.
+    /// The number of log records since the start of the log whose commits other nodes may see.
+    /// `None` when other nodes see durable commits only.
     pub(super) visible: Option<Arc<AtomicU64>>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Plan`]: what the repair of a directory does with a segment.
+//! [`Plan`]: the work of the repair of a directory on one segment.
 
 /// The work of the repair on one segment.
 pub(super) enum Plan {

@@ -2,14 +2,16 @@
 //!
 //! How far a log was durable is written in the log itself and in other places:
 //!
-//! 1. The header of each log record states the synced bytes of its own file. It is as old as the
-//!    flush batch of the record.
-//! 2. The header of the next segment states the records before it. It is never too old: a segment
-//!    is whole when the next one begins.
-//! 3. [Marks](Mark) in the logs of other nodes are as old as the last flush batch of that log.
-//! 4. The checkpoint is as old as itself.
-//! 5. The file `WITNESS` is up to twice [`LogSettings::witness`](crate::LogSettings::witness) old
-//!    while the process lives, and not too old after a clean end.
+//! 1. The header of each log record states the synced bytes of its own file, as of the flush batch
+//!    of the record.
+//! 2. The header of the next segment states the number of records before it. This number is exact,
+//!    because a segment is whole when the next one begins.
+//! 3. [Marks](Mark) in the logs of other nodes state the ends of this log, as of the flush batches
+//!    of those logs.
+//! 4. The checkpoint states the ends of all logs at the time when it was put in place.
+//! 5. The file `WITNESS` states the ends of all logs. While the process runs, the file is up to
+//!    twice [`LogSettings::witness`](crate::LogSettings::witness) old. After all logs were closed,
+//!    it is exact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +49,7 @@ pub(super) fn identify(storage: &dyn Storage) -> Result<Option<DatabaseId>, WalE
     Ok(witness.map(|witness| witness.database))
 }
 
-/// What an opening found in a directory, and what it has to do.
+/// The state of a directory as an opening found it, and the repairs that are necessary.
 pub(super) struct Found {
     pub(super) database: DatabaseId,
     pub(super) nodes: BTreeMap<NodeId, NodeLog>,
@@ -57,7 +59,7 @@ pub(super) struct Found {
     /// The names of all files.
     pub(super) all: Vec<String>,
     pub(super) plans: Vec<Plan>,
-    /// What a cut lost and gave up, if a cut is to be made or completed.
+    /// The lost and given-up records, if a cut is to be made or completed.
     pub(super) losses: Vec<Loss>,
 }
 
@@ -68,7 +70,7 @@ impl Found {
         self.manifest.is_some() || self.all.iter().any(is_log)
     }
 
-    /// The length of each segment that is torn, or may be.
+    /// The length of each last segment without its torn tail.
     pub(super) fn tails(&self) -> BTreeMap<(NodeId, u64), u64> {
         let tail = |plan: &Plan| match plan {
             Plan::Remove(_) | Plan::Forget(_) => None,
@@ -114,7 +116,8 @@ impl Files {
 
     /// Fails if there was a checkpoint and it is missing.
     pub(super) fn check_checkpoint(&self, storage: &dyn Storage) -> Result<(), WalError> {
-        // Segments are removed only when a checkpoint covers them.
+        // Without a witness the segments decide: the first segment of a log is removed only when a
+        // checkpoint covers it.
         let begins_late = |numbers: &Vec<u64>| numbers.first().is_some_and(|first| *first > 1);
         let had_one = match &self.witness {
             Some(witness) => witness.checkpoint,
@@ -127,7 +130,7 @@ impl Files {
         Ok(())
     }
 
-    /// What an unfinished cut lost and gave up.
+    /// The lost and given-up records of an unfinished cut.
     pub(super) fn losses(&self) -> Vec<Loss> {
         let cut = self.witness.iter().filter(|witness| witness.cut);
         let losses = cut.flat_map(|witness| {
@@ -137,15 +140,15 @@ impl Files {
         losses.collect()
     }
 
-    /// Where an unfinished cut ends the logs; `None` without such a cut.
+    /// The ends at which an unfinished cut ends the logs; `None` without such a cut.
     pub(super) fn limits(&self) -> Option<&BTreeMap<NodeId, LogEnd>> {
         self.witness.as_ref().filter(|witness| witness.cut).map(|witness| &witness.ends)
     }
 
-    /// How far each log was durable, as the checkpoint and the witness know it.
+    /// The durable end of each log, as the checkpoint and the witness state it.
     pub(super) fn known(&self) -> BTreeMap<NodeId, LogEnd> {
         if let Some(limits) = self.limits() {
-            // The cut gave up what the checkpoint and the witness knew before.
+            // The cut replaces the ends that the checkpoint and the earlier witness stated.
             return limits.clone();
         }
         let mut known = BTreeMap::new();
@@ -178,7 +181,8 @@ pub(super) fn look(storage: &dyn Storage, database: DatabaseId) -> Result<Found,
 /// The witness of this database.
 ///
 /// A crash in the first start of a database may leave a witness and no log with a header. The next
-/// start may draw another database id. Then the witness counts as a blank one of the new database.
+/// start may draw another database id. In this case the witness counts as a blank witness of the
+/// new database.
 pub(super) fn read_witness(
     storage: &dyn Storage,
     database: DatabaseId,
@@ -278,12 +282,12 @@ struct Look<'a> {
     database: DatabaseId,
     files: &'a Files,
     node: NodeId,
-    /// What is to be done with segments.
+    /// The repairs of segments, to which this check adds.
     plans: &'a mut Vec<Plan>,
 }
 
 impl Look<'_> {
-    /// The node's log, and what its last mark states about other logs.
+    /// The node's log, and the ends of other logs that its last mark states.
     fn log(&mut self, numbers: &[u64]) -> Result<(NodeLog, BTreeMap<NodeId, LogEnd>), WalError> {
         let mut log = NodeLog::default();
         let limit =
@@ -327,13 +331,13 @@ impl Look<'_> {
                 known = self.settle_on(&mut log, tail, &reader);
             }
         }
-        // If the last segment was never begun, the log ends with the previous segment, which was
-        // whole and durable. The last mark states what other logs must have; a segment has a mark
-        // before its first record.
+        // The last segment may be without a header or without a mark. If it has no header, the log
+        // ends with the previous segment, which was whole and durable. The last mark states how far
+        // other logs went. A segment has a mark before its first record.
         let segments = log.segments.clone();
         for (at, &Segment { number, .. }) in segments.iter().enumerate().rev() {
-            // What the checkpoint covers need not be whole, and the checkpoint knows what the marks
-            // of such a segment know.
+            // A segment that the checkpoint covers need not be whole. The checkpoint states at
+            // least what the marks of such a segment state.
             let next = segments.get(at + 1);
             if known.is_some() || next.is_some_and(|next| next.before <= self.files.floor()) {
                 break;
@@ -386,7 +390,8 @@ impl Look<'_> {
         }
     }
 
-    /// Ends the log with this segment, which was read, and returns the last mark of the segment.
+    /// Sets the end of the log to the end of this segment, which was read. Returns the last mark of
+    /// the segment.
     fn settle_on(&self, log: &mut NodeLog, tail: Tail, reader: &LogRecordReader) -> Option<Mark> {
         let Content::Segment { number, .. } = reader.header().content else { return None };
         log.through = reader.header().before.max(tail.highest);
@@ -397,13 +402,14 @@ impl Look<'_> {
     }
 }
 
-/// What a segment holds, up to its end or its torn tail.
+/// The records of a segment, up to its end or its torn tail, in numbers.
 pub(super) struct Tail {
     pub(super) groups: u64,
     pub(super) highest: Timestamp,
     /// The last mark, if the caller of [`read_groups`] has added it.
     pub(super) mark: Option<Mark>,
-    /// Why the file does not end behind the last whole record.
+    /// The reason why the bytes behind the last whole record are not a record; `None` if the file
+    /// ends there.
     pub(super) flaw: Option<Flaw>,
 }
 
@@ -474,16 +480,18 @@ pub(super) fn all_nodes(files: &Files) -> BTreeSet<NodeId> {
     files.segments.keys().chain(files.known().keys()).copied().collect()
 }
 
-/// Shows which segments of a node opening needs: those that the checkpoint does not cover whole.
+/// The segments of a node that an opening needs: those that the checkpoint does not cover as a
+/// whole.
 pub(super) struct Need {
     floor: Timestamp,
-    /// The highest timestamp before each segment, from its header; `None` where the header cannot
-    /// be believed.
+    /// The highest timestamp before each segment, from its header; `None` where the header is
+    /// damaged or missing.
     before: Vec<Option<Timestamp>>,
     /// The highest count of records before a segment that any header states.
     pub(super) groups: u64,
     /// The first segment with a header that states a lower timestamp `before` than an earlier
-    /// header. One of the two is wrong, and believing the lower one would forget commits.
+    /// header. One of the two headers is wrong, and if the lower timestamp were used, commits could
+    /// be forgotten.
     pub(super) contradiction: Option<usize>,
 }
 

@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The end of a log. `None` also when it lies inside the header of a segment.
+    /// The end of a log. `None` also for an end inside the header of a segment, which no log has.
     pub(crate) fn log_end(&mut self) -> Option<LogEnd> {
         let end = LogEnd { segment: self.u64()?, bytes: self.u64()?, groups: self.u64()? };
         (end.segment == 0 || end.bytes >= FILE_HEADER as u64).then_some(end)

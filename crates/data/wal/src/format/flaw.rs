@@ -1,6 +1,6 @@
-//! [`Flaw`]: why bytes are no log record.
+//! [`Flaw`]: the reason why bytes are not a log record.
 
-/// Why bytes are not a log record.
+/// The reason why bytes are not a whole log record, as a text for error messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flaw(pub(crate) &'static str);
 

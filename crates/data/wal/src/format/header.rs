@@ -10,7 +10,7 @@ const CRC_AT: usize = FILE_HEADER - 4;
 const _: () =
     assert!(CRC_AT >= 56 && FILE_HEADER == 64, "the checksum is behind the fields of a header");
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// Segment `number` of the log of `node`.
@@ -26,9 +26,9 @@ pub(crate) enum Content {
 ///  | magic | version | kind | node | 0 | part   | 0 | database | number | before | groups | 0 | crc |
 /// ```
 ///
-/// `before` is the highest timestamp of all earlier segments of this node. It shows whether earlier
-/// segments may be missing. `groups` counts the log records of all earlier segments. So the
-/// previous segment cannot lose its end unnoticed.
+/// `before` is the highest timestamp of all earlier segments of this node. If `before` is not above
+/// the floor of the checkpoint, the earlier segments may be missing. `groups` counts the log
+/// records of all earlier segments. So if the previous segment loses its end, the counts differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileHeader {
     pub(crate) database: DatabaseId,
@@ -84,7 +84,8 @@ impl FileHeader {
             return Ok(None);
         }
         let mut reader = Reader(&bytes[8..]);
-        // The version has the same position in every version of the format; the checksum need not.
+        // The version comes first: it has the same position in every version of the format, and the
+        // checksum may move.
         let found = reader.u32().unwrap_or(0);
         if found != VERSION && found != 0 {
             return Err(WalError::Version { file: file.to_owned(), found, understood: VERSION });
@@ -107,7 +108,7 @@ impl FileHeader {
                 _ => return None,
             };
             let (before, groups) = (Timestamp(reader.u64()?), reader.u64()?);
-            // Counting on from this number must not overflow.
+            // Later counts begin at this number, and must not overflow.
             if groups > u64::MAX / 2 {
                 return None;
             }

@@ -1,4 +1,5 @@
-//! [`LogRecord`]: one log record, which holds the writes of one commit or a note.
+//! [`LogRecord`]: one log record, with the writes of one commit, a note of the transaction layer,
+//! rows of a checkpoint, or a mark of the log itself.
 
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
@@ -16,17 +17,17 @@ const _: () = assert!(
     "the longest key fits into a record"
 );
 
-/// What a log record is for.
+/// The purpose of a log record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LogRecordKind {
-    /// The values of a committed transaction, which replay merges.
+    /// The values of a committed transaction. Replay keeps the latest value of each key.
     Commit,
-    /// A record of the transaction layer, for example its part of a commit over several logs.
-    /// Replay returns it unchanged. All numbers from 253 on are stored as 253.
+    /// A note: a record of the transaction layer, for example a prepare record. Replay returns
+    /// notes unchanged. The log stores the number of the note; numbers above 253 are stored as 253.
     Note(u8),
 }
 
-/// The kind of the log's own records, which no caller makes: [`Mark`](super::Mark).
+/// The kind of a [`Mark`](super::Mark), which the log writes for itself.
 pub(super) const MARK: u8 = u8::MAX;
 
 impl LogRecordKind {
@@ -62,13 +63,14 @@ pub struct LogEntry<'a> {
 ///  | magic | length | synced | timestamp | kind | entries | body crc | crc  | entry, entry .. 0 .. |
 ///
 ///  entry of a log:          | table u32 | key length u32 | value length u32 | key | value |
-///  of a checkpoint:         | timestamp u64 | the same                                    |
-///  tombstone (bit 31 of the key's length): without the value's length and value
+///  entry of a checkpoint:   | timestamp u64 | as an entry of a log                        |
+///  tombstone: bit 31 of the key's length is set; the value's length and the value are absent
 /// ```
 ///
-/// `length` is the length of the whole record, a multiple of 8. `synced` is the count of bytes of
+/// `length` is the length of the whole record, a multiple of 8. `synced` is the number of bytes of
 /// this file that were known to be durable when the record was written. `crc` covers the header and
-/// its position. `body crc` covers the rest.
+/// the position of the record: database, file and offset. `body crc` covers the entries and the
+/// padding.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     timestamp: Timestamp,
@@ -78,7 +80,7 @@ pub struct LogRecord {
 }
 
 impl LogRecord {
-    /// The most bytes that a key may have.
+    /// The maximum length of a key, in bytes.
     pub const KEY_MAX: usize = 1 << 20;
     const _CHECK: () = assert!(
         GROUP_MAX < u32::MAX as usize && GROUP_MAX.is_multiple_of(ALIGN),
@@ -107,7 +109,7 @@ impl LogRecord {
         self.timestamp
     }
 
-    /// What the record is for.
+    /// The purpose of the record.
     pub fn kind(&self) -> LogRecordKind {
         LogRecordKind::decode(self.kind)
     }
@@ -179,8 +181,9 @@ impl LogRecord {
         Ok(())
     }
 
-    /// The checksum of the entries. It is most of the work, and does not depend on the record's
-    /// position.
+    /// The checksum of the entries and their padding. This checksum does not depend on the record's
+    /// position. So a caller computes it before it takes the lock under which records get their
+    /// order.
     pub(crate) fn body_crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         strict_assert!(self.padding() < ALIGN, "a padding of {} bytes", self.padding());
@@ -193,7 +196,8 @@ impl LogRecord {
         self.bytes() - GROUP_HEADER - self.body.len()
     }
 
-    /// Appends the record without the parts that depend on its position; [`finish`] adds these.
+    /// Appends the record to `target`. [`finish`] fills in the fields that depend on the record's
+    /// position: `synced` and the checksum of the header.
     pub(crate) fn encode(&self, body_crc: u32, target: &mut Vec<u8>) {
         let mut head = [0; GROUP_HEADER];
         let begin = target.len();
@@ -230,7 +234,8 @@ pub(crate) fn finish(bytes: &mut [u8], file: &FileHeader, offset: u64, synced: u
     );
 }
 
-/// The header of a log record, written for exactly this position.
+/// The header of a log record. Its checksum covers the position, so a header that was copied to
+/// another position is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub(crate) length: usize,
@@ -272,8 +277,8 @@ impl Head {
         self.kind == MARK
     }
 
-    /// Whether this program could have written the header. The checksum is right, so the header is
-    /// not torn.
+    /// Checks that this program can have written the header. The caller has checked the checksum,
+    /// so the header is not torn. An error means that another program wrote the header.
     pub(crate) fn sensible(&self, offset: u64) -> Result<(), Flaw> {
         let whole = GROUP_HEADER..=GROUP_MAX;
         if !whole.contains(&self.length) || !self.length.is_multiple_of(ALIGN) {
@@ -315,7 +320,7 @@ impl<'a> LogRecordRef<'a> {
         self.timestamp
     }
 
-    /// What the record is for.
+    /// The purpose of the record.
     pub fn kind(&self) -> LogRecordKind {
         LogRecordKind::decode(self.kind)
     }
@@ -331,8 +336,8 @@ impl<'a> LogRecordRef<'a> {
         Entries { timestamp, stamps, left: entries, reader: Reader(body) }
     }
 
-    /// Whether the entries fill the record. The checksum is right, so a failure means that another
-    /// program wrote the record.
+    /// Whether the entries fill the record. The caller has checked the checksum, so a failure means
+    /// that another program wrote the record.
     pub(crate) fn sensible(&self) -> Result<(), Flaw> {
         let mut entries = self.entries();
         let read = entries.by_ref().count();

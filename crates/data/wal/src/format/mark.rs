@@ -1,4 +1,4 @@
-//! [`Mark`]: what a log states about the other logs.
+//! [`Mark`]: the log record that states how far the other logs were durable.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,22 @@ use crate::{LogEnd, NodeId, TableId, WalError};
 const CLOSES: TableId = TableId(u32::MAX);
 const _: () = assert!(CLOSES.0 > u8::MAX as u32, "the mark of an end is no node");
 
-/// What one log knows of another.
+/// The knowledge of one log about another log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     /// The other log is durable up to here.
     pub(crate) end: LogEnd,
-    /// No commit between this mark and the next one has seen a record of the other log beyond this
-    /// count. The count starts at the start of that log.
+    /// No commit between this mark and the next mark has seen more than the first `seen` records of
+    /// the other log.
     pub(crate) seen: u64,
 }
 
-/// A log record of the log itself: what the log knew of the other logs when it wrote the next flush
-/// batch. The last record of a closed log is also a mark, the end record.
+/// A log record of the log itself. It states how far the other logs were durable, as the log knew
+/// it when it took the next flush batch. The last record of a closed log is also a mark, the end
+/// record.
 ///
-/// A mark holds everything known at that time. So the last mark of a log shows what the other logs
-/// must have.
+/// A mark states all that is known at that time. So the last mark of a log is sufficient to check
+/// the other logs.
 ///
 /// ```text
 ///  entry of another log   | table: its node | key: none | value: segment u64 | bytes u64 | groups u64 | seen u64 |

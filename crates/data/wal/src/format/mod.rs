@@ -8,9 +8,10 @@
 //!   └────────┴───────┴───────┴─────────
 //! ```
 //!
-//! The checksum of a group's header (a group is a log record) covers the position of the group:
-//! database, file and offset. So bytes that were a group at another position are no group here.
-//! Examples are a copy of a log that is stored as a value, and a sector of an old file.
+//! In these files a log record is also called a *group*. The checksum of a group's header covers
+//! the position of the group: database, file and offset. So bytes that were a group at another
+//! position are no group here. Examples are a copy of a log that is stored as a value, and a sector
+//! of an old file.
 
 mod bytes;
 mod flaw;
@@ -30,11 +31,11 @@ pub(crate) use mark::{Known, Mark};
 pub(crate) const FILE_HEADER: usize = 64;
 /// Bytes of a log record's header.
 pub(crate) const GROUP_HEADER: usize = 40;
-/// The most bytes of a log record, with its header.
+/// The maximum length of a log record in bytes, with its header. The backlog has the same limit.
 pub(crate) const GROUP_MAX: usize = 64 << 20;
 /// The version of the file format.
 pub(crate) const VERSION: u32 = 2;
-/// Every log record begins at a multiple of this.
+/// Every log record begins at a multiple of this number of bytes.
 pub(crate) const ALIGN: usize = 8;
 const _: () = assert!(
     FILE_HEADER.is_multiple_of(ALIGN) && GROUP_HEADER.is_multiple_of(ALIGN),

@@ -2,7 +2,7 @@
 
 use crate::NodeId;
 
-/// The file locked by the process that has opened the directory.
+/// The file that a process locks while it has the directory open.
 pub(crate) const LOCK: &str = "LOCK";
 /// The manifest of the checkpoint in place.
 pub(crate) const MANIFEST: &str = "CHECKPOINT";
@@ -21,7 +21,8 @@ pub(crate) fn part(number: u64, part: u32) -> String {
     format!("checkpoint-{number:010}-{part:04}.part")
 }
 
-/// The segment with this name. A log begins with segment 1: a file with the number 0 is not ours.
+/// The segment with this name. A log begins with segment 1, so a file with the number 0 is not a
+/// segment.
 pub(crate) fn as_segment(name: &str) -> Option<(NodeId, u64)> {
     let (node, number) = name.strip_suffix(".log")?.split_once('-')?;
     let (node, number) = (NodeId(node.parse().ok()?), number.parse().ok()?);

@@ -16,11 +16,11 @@ use slab::Slab;
 /// 3. [`keep`](Promise::keep) sets the result and takes the wakers in one critical section.
 /// 4. If the waiter's section comes first, its waker is among the wakers taken. If the waiter's
 ///    section comes second, the waiter finds the result. So no waiter misses the result.
-/// 5. What was done before `keep` (for example a sync) happens before the release of the lock. What
-///    follows the wait happens after the acquisition of the lock. So no waiter sees the result too
+/// 5. The work before `keep` (for example a sync) happens before `keep` releases the lock. The code
+///    after the wait runs after the waiter has acquired the lock. So no waiter sees the result too
 ///    early.
 ///
-/// Wakers are woken outside of the lock. Waking a waker twice does no harm.
+/// `keep` wakes the wakers outside of the lock. A waker that is woken twice does no harm.
 #[derive(Debug)]
 pub(crate) struct Promise<T>(Mutex<Kept<T>>);
 

@@ -13,7 +13,7 @@ use crate::directory::Segment;
 use crate::format::{Known, Mark};
 use crate::{Device, LogDirectory, LogEnd, NodeId, Timestamp, WalError};
 
-/// The one writer of a log. It runs on a thread of its own or as a task in virtual time.
+/// The one writer of a log, on a thread of its own or as a task in virtual time.
 pub(super) struct Flusher {
     shared: Arc<Shared>,
     directory: Option<Arc<LogDirectory>>,
@@ -22,14 +22,15 @@ pub(super) struct Flusher {
     through: Timestamp,
     /// Durable log records since the start of the log.
     groups: u64,
-    /// What the last mark of this segment states about other logs; `None` before the first mark.
+    /// The content of the last mark of this segment: how far other logs were durable. `None` before
+    /// the first mark.
     marked: Option<BTreeMap<NodeId, Known>>,
-    /// Set while the witness may lack something of this log: the time since when, and the witness's
-    /// write count at that time.
+    /// Set while the witness may lack records of this log: the time since when, and the number of
+    /// writes of the witness at that time.
     owing: Option<(Time, u64)>,
     /// The speed of a simulated device; `None` when writing takes real time.
     device: Option<Device>,
-    /// The count of log records in the last flush batch, and the time that its sync took.
+    /// The number of log records in the last flush batch, and the time that its sync took.
     last: (usize, Duration),
     spare: Vec<u8>,
     /// The log ended in order, so the drop of the flusher reports no failure.
@@ -95,7 +96,7 @@ impl Flusher {
         }
     }
 
-    /// Serves until the log is closed, and returns the outcome of the last flush batch.
+    /// Writes flush batches until the log is closed, and returns the outcome of the last one.
     async fn serve(&mut self, handle: &Handle) -> Result<Result<(), WalError>, WalError> {
         loop {
             self.wait(handle).await;
@@ -109,7 +110,8 @@ impl Flusher {
                     Err(error) => return Err(Flusher::tell(rotation, error)),
                 };
             } else {
-                // A caller of `flush` may wait for everything before this empty batch.
+                // A caller of `flush` may wait on this empty batch: everything before it has an
+                // outcome now.
                 batch.outcome.keep(Ok(()));
             }
             self.spare = batch.bytes;
@@ -120,8 +122,8 @@ impl Flusher {
                 let rotated = self.rotate(handle).await;
                 match (rotated, rotation) {
                     (Ok(rotated), Some(rotation)) => rotation.keep(rotated),
-                    // If there is no new segment, the present one grows, and the next flush batch
-                    // tries again.
+                    // If no new segment could be begun, the present segment grows, and the rotation
+                    // is tried again after the next flush batch.
                     (Ok(_), None) => {}
                     (Err(error), rotation) => return Err(Flusher::tell(rotation, error)),
                 }
@@ -132,7 +134,7 @@ impl Flusher {
         }
     }
 
-    /// Waits for work, and writes the witness whenever it is due meanwhile.
+    /// Waits for work. While it waits, it writes the witness whenever the witness is due.
     async fn wait(&mut self, handle: &Handle) {
         while let Some((since, _)) = self.owing {
             let due = since + self.shared.settings.witness;
@@ -144,8 +146,8 @@ impl Flusher {
         self.shared.work(1).await;
     }
 
-    /// Writes the witness, if it lacks something of this log. If the flusher of another log has
-    /// written the witness meanwhile, the wait begins anew instead.
+    /// Writes the witness, if it lacks records of this log. If the flusher of another log has
+    /// written the witness since the wait began, the wait begins anew instead.
     async fn note(&mut self, handle: &Handle) {
         let Some((_, times)) = self.owing.take() else { return };
         let Some(directory) = &self.directory else { return };
@@ -173,7 +175,7 @@ impl Flusher {
         tracing::warn!(node, "what is lost of the log from now on may not be noticed: {error}");
     }
 
-    /// Waits for more log records where the wait pays off.
+    /// Waits for more log records, up to the limits of the settings.
     async fn gather(&self, handle: &Handle) {
         let Shared { settings, .. } = &*self.shared;
         let (wanted, longest) = if waits(settings) {
@@ -183,7 +185,7 @@ impl Flusher {
             (self.last.0, settings.gather.min(self.last.1 / 4))
         };
         if wanted > 1 && !longest.is_zero() {
-            // A timeout ends the wait just as well.
+            // A timeout ends the wait, and is no error.
             let _ = handle.timeout(handle.now() + longest, self.shared.work(wanted)).await;
         }
     }
@@ -252,21 +254,22 @@ impl Flusher {
         self.last = (batch.groups, took);
         self.marked = Some(known);
         if let Some(directory) = &self.directory {
-            // Published before these records are acknowledged: the next mark of a log whose commits
-            // have seen them must cover them.
+            // The end is published before these records are acknowledged. So if a commit of another
+            // node has seen one of these records, the next mark of that node's log covers the
+            // record.
             directory.publish(self.shared.node, self.active.end(self.groups), self.through);
             if self.owing.is_none() {
                 self.owing = Some((handle.now(), directory.noted(self.shared.node).0));
             }
         }
-        // Not earlier: this call lets the waits for these records return.
+        // This call comes last, because it ends the waits for these records.
         self.shared.end(batch, Ok(()), Some(took));
         Ok(Ok(()))
     }
 
     /// The mark for the flush batch that was taken; empty when the last mark of the segment states
-    /// the same. The knowledge is read after the batch was taken, so it covers everything that
-    /// commits of the batch have seen.
+    /// the same. The ends of the other logs are read after the batch was taken. So the mark covers
+    /// all records that commits of the batch have seen.
     fn mark(&self) -> Result<(Vec<u8>, BTreeMap<NodeId, Known>), WalError> {
         let Some(directory) = &self.directory else { return Err(WalError::Closed) };
         let known = directory.known_elsewhere(self.shared.node);
@@ -328,9 +331,9 @@ impl Flusher {
         Err(error)
     }
 
-    /// Begins a new segment and returns its number. An empty segment is kept, and its number is
-    /// returned. `Ok(Err)`: there is no new segment, and the log goes on. `Err`: the log has
-    /// failed.
+    /// Begins a new segment and returns its number. If the present segment is empty, it stays, and
+    /// its number is returned. `Ok(Err)`: no new segment was begun, and the log continues in the
+    /// present one. `Err`: the log has failed.
     async fn rotate(&mut self, handle: &Handle) -> Result<Result<u64, WalError>, WalError> {
         strict_assert!(
             self.owing.is_none_or(|(since, _)| since <= handle.now()),
@@ -363,7 +366,7 @@ impl Flusher {
         }
     }
 
-    /// Reports `error` to the waiters of a rotation that will not happen.
+    /// Reports `error` to the waiters of a rotation that will not happen. Returns the error.
     fn tell(rotation: Option<Arc<Rotation>>, error: WalError) -> WalError {
         if let Some(rotation) = rotation {
             rotation.keep(Err(error.clone()));
@@ -379,10 +382,11 @@ impl Flusher {
 }
 
 impl Drop for Flusher {
-    /// A flusher that did not finish (its worker has ended) reports a failure to the waiters for
-    /// the batch that is filling, for a rotation, for room and for the end. The waiters for a batch
-    /// that was taken wait until their deadlines. The directory keeps the node's log marked as
-    /// open: the directory must be opened again before anything is appended to this log.
+    /// A flusher may be dropped before the log has ended, because its worker has ended. The drop
+    /// reports a failure to the waiters for the batch that is filling, for a rotation, for room and
+    /// for the end. The waiters for a batch that was taken wait until their deadlines. In the
+    /// directory the log stays marked as open, so the directory must be opened again before this
+    /// log.
     fn drop(&mut self) {
         if !self.clean {
             let cause = Arc::new(std::io::Error::other("the log's flusher is gone"));

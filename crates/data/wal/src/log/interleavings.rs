@@ -1,5 +1,5 @@
 //! The committers and the flusher under the interleavings that loom explores. No task has a timer
-//! here, so a lost wake is a deadlock. `scripts/loom.sh` runs this.
+//! here, so a lost wake is a deadlock, which loom reports. `scripts/loom.sh` runs this file.
 
 use latchwork_runtime::sync::Arc;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};

@@ -1,22 +1,23 @@
 //! [`Log`]: the log of one node, to which the workers of the node append.
 //!
 //! ```text
-//!   worker: append(group) ─► copied behind the flush batch ─► Position
-//!   worker: append(group) ─►                 │
+//!   worker:  append(record) ► copied into the flush batch ─► Position
+//!   worker:  append(record) ►                 │
 //!                                            ▼ all at once
 //!   flusher:                 one write ─► one sync ─► promise kept ─► durable(position)
 //!                                            │
 //!                            segment full, or rotate(): a new segment, header and name synced
 //! ```
 //!
-//! A cross-log mark stands before the first flush batch of a segment, and before a later one when
-//! the log knows something new about other logs. The mark is a write of its own, and the sync of
-//! the flush batch covers both writes. A closed log also ends with a mark, the end record, unless
-//! that record cannot be written.
+//! A cross-log mark, which states how far the other logs are durable, precedes the first flush
+//! batch of a segment. A mark also precedes a later flush batch when the log knows something new
+//! about other logs. The mark is a write of its own, and the sync of the flush batch covers both
+//! writes. A closed log also ends with a mark, the end record, unless that record cannot be
+//! written.
 //!
-//! While the flusher syncs one flush batch, the next batch fills. The flusher is one loop with two
-//! drivers. A thread of its own works in real time. A task in virtual time sleeps for the time that
-//! a device would take.
+//! While the flusher syncs one flush batch, the next batch fills. The flusher is one loop that runs
+//! in one of two ways: on a thread of its own in real time, or as a task in virtual time. The task
+//! sleeps for the time that a device would take.
 
 mod flush_wait;
 mod flusher;
@@ -68,9 +69,9 @@ impl Log {
     ) -> Result<Log, WalError> {
         let (log, flusher) = Log::prepare(directory, node, settings, None)?;
         let run = move || {
-            // This executor spins a little before it parks, like that of any worker. Commits follow
-            // one another closely, and waking a parked thread takes as long as a sync of a fast
-            // device.
+            // This executor spins a little before it parks, like the executor of a worker. Commits
+            // follow one another closely, and to wake a parked thread takes about as long as a sync
+            // of a fast device.
             let mut executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
             let handle = executor.handle();
             executor.block_on(flusher.run(handle));
@@ -112,7 +113,7 @@ impl Log {
         Ok((Log(Arc::new(inner)), flusher))
     }
 
-    /// When this log acknowledges a commit.
+    /// The time at which this log acknowledges a commit.
     pub fn mode(&self) -> CommitMode {
         self.0.shared.settings.mode
     }
@@ -122,8 +123,8 @@ impl Log {
         self.0.shared.node
     }
 
-    /// Appends a log record, without waiting. Records of one log are written in the order of these
-    /// calls, so a crash ends the log between two of them.
+    /// Appends a log record, without waiting. The log has its records in the order of these calls.
+    /// So a crash leaves the records of a first part of these calls.
     ///
     /// # Errors
     /// After an error the record is not in the log. The reasons:
@@ -143,9 +144,9 @@ impl Log {
     /// fails.
     ///
     /// When the flush batch with such a record cannot be written, the flusher retries until the
-    /// write succeeds or the log fails. The reason: later batches may hold records that depend on
-    /// this record. Until then the log accepts no records. If the log is closed meanwhile, the log
-    /// fails.
+    /// write succeeds or the log fails. The reason: later batches may have records that depend on
+    /// this record. During the retries the log accepts no records. If the log is closed during the
+    /// retries, the log fails.
     ///
     /// # Errors
     /// As [`append`](Log::append).
@@ -208,9 +209,9 @@ impl Log {
         within(handle, deadline, "waiting for room in the log", self.0.shared.room()).await?
     }
 
-    /// Waits until each record appended before this call is durable or refused, and cuts the
-    /// interval of [`CommitMode::Async`] short. The refusal of an earlier flush batch is reported
-    /// only to the waiters of that batch.
+    /// Waits until each record appended before this call is durable or refused. Ends the
+    /// [`interval`](LogSettings::interval) of [`CommitMode::Async`] early. The refusal of an
+    /// earlier flush batch is reported only to the waiters of that batch.
     ///
     /// # Errors
     /// As [`durable`](Log::durable); the log is closed.
@@ -219,13 +220,14 @@ impl Log {
         self.durable(handle, &position, deadline).await
     }
 
-    /// Begins a new segment behind all records appended before, and returns its number. An empty
-    /// last segment is kept, and its number is returned. All later records are in this segment or
-    /// in later ones.
+    /// Begins a new segment behind all records appended before this call, and returns its number.
+    /// If the last segment is empty, it stays, and its number is returned. Records appended after
+    /// the return are in this segment or in later ones.
     ///
     /// # Errors
-    /// [`WalError::Io`], [`WalError::Full`]: there is no new segment, and the log goes on. The log
-    /// has failed or is closed. The deadline passed: the log may still begin the segment.
+    /// [`WalError::Io`], [`WalError::Full`]: no new segment was begun, and the log continues in the
+    /// last one. The log has failed or is closed. The deadline passed: the log may still begin the
+    /// segment.
     pub async fn rotate(&self, handle: &Handle, deadline: Time) -> Result<u64, WalError> {
         let rotation = self.0.shared.rotate()?;
         within(handle, deadline, "beginning a segment of the log", rotation.wait()).await?
@@ -240,9 +242,9 @@ impl Log {
         self.0.directory.remove_through(self.node(), floor)
     }
 
-    /// Writes all appended records and closes the log. Afterwards the flusher holds no reference to
-    /// the directory. Only the references of the caller, clones of this log included, keep the
-    /// directory locked.
+    /// Writes all appended records and closes the log. After the return the flusher holds no
+    /// reference to the directory. So only the references of the caller, clones of this log
+    /// included, keep the directory locked.
     ///
     /// # Errors
     /// The error of the last flush batch, if that batch did not become durable; the log has failed;
@@ -252,7 +254,7 @@ impl Log {
         within(handle, deadline, "closing the log", self.0.shared.ended.wait()).await?
     }
 
-    /// Counts of what the log has done so far.
+    /// Counts and times of the log since it was opened.
     pub fn stats(&self) -> Stats {
         self.0.shared.stats()
     }

@@ -9,8 +9,8 @@ use crate::format::{Content, FILE_HEADER, FileHeader, GROUP_HEADER, finish, name
 use crate::storage::File;
 use crate::{LogDirectory, LogEnd, NodeId, WalError};
 
-/// The last segment of a log. Its first `length` bytes are durable. Between two flush batches it
-/// has no other bytes.
+/// The last segment of a log. Its first `length` bytes are durable. While no flush batch is being
+/// written, the file has no other bytes.
 pub(super) struct Active {
     pub(super) name: String,
     pub(super) segment: Segment,
@@ -19,7 +19,7 @@ pub(super) struct Active {
     file: Box<dyn File>,
 }
 
-/// Why a new segment was not begun.
+/// The reason why a new segment was not begun.
 pub(super) enum NotBegun {
     /// Nothing of the new segment is left: the previous segment may be appended to.
     Refused(WalError),
@@ -31,9 +31,9 @@ pub(super) enum NotBegun {
 impl Active {
     /// Begins a segment. When this succeeds, the name and the header of the segment are durable.
     ///
-    /// A reader of a log takes every segment but the last for whole. So the previous segment must
-    /// be durable before this call. After this call the previous segment must not grow, unless
-    /// nothing is left of the new segment.
+    /// A reader of a log assumes that every segment except the last one is whole. So the previous
+    /// segment must be durable before this call. After this call the previous segment must not
+    /// grow, unless the result is [`NotBegun::Refused`].
     pub(super) fn begin(
         directory: &LogDirectory,
         node: NodeId,
@@ -106,8 +106,8 @@ impl Active {
         self.file.sync()
     }
 
-    /// Removes what a failed append has written, and syncs the removal. The sync is needed: those
-    /// bytes must not come back behind the next append.
+    /// Removes the bytes that a failed append has written, and syncs the removal. Without the sync,
+    /// a crash could bring those bytes back behind later records.
     pub(super) fn roll_back(&self) -> io::Result<()> {
         self.file.truncate(self.length)?;
         self.file.sync()

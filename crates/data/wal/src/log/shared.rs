@@ -61,28 +61,29 @@ pub(super) struct Shared {
     pub(super) node: NodeId,
     pub(super) settings: LogSettings,
     state: Mutex<State>,
-    /// The count of log records, since the start of the log, that other nodes may see. `None` in a
-    /// mode in which other nodes see durable records only.
+    /// The number of log records since the start of the log whose commits other nodes may see.
+    /// `None` in a mode in which other nodes see durable commits only.
     pub(super) visible: Option<Arc<AtomicU64>>,
     /// Kept when the flusher has finished with the files.
     pub(super) ended: Arc<Outcome>,
 }
 
-/// The mutable state, all of it under one lock. The lock is held at most for the copy of one log
-/// record. An append sees under this lock that the log has failed or is closed. Otherwise its
-/// record is in the batch that the flusher takes next, or that gets the error when the log fails.
+/// The mutable state, all of it under one lock. The longest work under the lock is the copy of one
+/// log record. An append checks under this lock whether the log has failed or is closed. If not,
+/// its record is in the present batch. The flusher takes that batch next, or the batch gets the
+/// error when the log fails.
 #[derive(Default)]
 struct State {
     batch: Taken,
     /// The outcome of the previous flush batch, which may be in flight.
     before: Option<Arc<Outcome>>,
-    /// Why the device refused a flush batch on which later records depend. The batch is being
-    /// retried.
+    /// Set while the flusher retries a flush batch on which later records may depend: the error of
+    /// the last attempt.
     refusing: Option<WalError>,
     /// Bytes of log records that have no outcome yet, including those being written.
     waiting: usize,
     rotation: Option<Arc<Rotation>>,
-    /// A caller waits for records that the interval would delay.
+    /// A caller of `flush` waits, so the flusher must not delay the records for the interval.
     hurry: bool,
     closing: bool,
     failed: Option<WalError>,
@@ -140,8 +141,8 @@ impl Shared {
             group.encode(crc, &mut batch.bytes);
             batch.groups += 1;
             if let Some(visible) = &self.visible {
-                // Relaxed: another node that sees the record has synchronized with its commit,
-                // which follows this increment.
+                // Relaxed: the commit becomes visible to other nodes after this increment. A node
+                // that sees the commit has synchronized with it.
                 visible.fetch_add(1, Ordering::Relaxed);
             }
             batch.highest = batch.highest.max(group.timestamp());
@@ -182,7 +183,8 @@ impl Shared {
         let (position, waker) = {
             let mut state = self.state.lock();
             state.check()?;
-            // Also when the flush batch is empty: the batch being written comes before it.
+            // This holds also for an empty flush batch: its outcome follows that of the batch that
+            // is being written.
             state.hurry = true;
             (Position(state.batch.outcome.clone()), state.call_flusher())
         };
@@ -237,7 +239,8 @@ impl Shared {
 
     // ---- the flusher -----------------------------------------------------------------------------
 
-    /// Waits until there are `groups` log records to write, or until something urgent comes.
+    /// Waits until there are `groups` log records to write, or until the flusher has urgent work: a
+    /// flush, a rotation or the close.
     pub(super) async fn work(&self, groups: usize) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -308,8 +311,8 @@ impl Shared {
     }
 
     /// Makes the log refuse everything from now on. The waiters for the batch that is filling and
-    /// for a rotation get `error`. All other calls get the error with which the log failed first.
-    /// The caller ends a batch that was taken before.
+    /// for a rotation get `error`. All other calls get the error with which the log failed first. A
+    /// batch that was taken before this call gets its outcome from the caller.
     pub(super) fn fail(&self, error: &WalError) {
         let (batch, rotation, room) = {
             let mut state = self.state.lock();

@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{DirectoryLock, File, Locked, Storage};
 
-/// A directory of the file system. `fdatasync` syncs the files, with a changed length; `fsync`
-/// syncs the directories.
+/// A directory of the file system. Files are synced by `fdatasync`, which also makes a changed
+/// length durable. Directories are synced by `fsync`.
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
@@ -68,7 +68,7 @@ impl Storage for Disk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        // Opened only to be read: the file system may be read-only.
+        // The file is opened to read only, because the file system may be read-only.
         Ok(Box::new(DiskFile(fs::File::open(self.at(name))?)))
     }
 
@@ -104,8 +104,8 @@ impl Storage for Disk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        // A shared lock: some file systems give no exclusive lock on a file that is opened only to
-        // be read.
+        // The lock is shared, because some file systems give no exclusive lock on a file that is
+        // opened to read only.
         match take(&file, FlockOperation::NonBlockingLockShared)? {
             true => Ok(Some(Locked::Taken(Box::new(Flock(file))))),
             false => Ok(Some(Locked::Held { by: owner(file)? })),
@@ -127,7 +127,7 @@ fn take(file: &fs::File, how: FlockOperation) -> io::Result<bool> {
 fn owner(file: fs::File) -> io::Result<String> {
     let mut by = String::new();
     file.take(64).read_to_string(&mut by)?;
-    // The holder may not have written its id yet, or it only reads and writes no id.
+    // The holder may not have written its id yet. A holder that only reads writes no id.
     let runs = by.trim().parse::<u32>().is_ok_and(|id| Path::new(&format!("/proc/{id}")).exists());
     Ok(if runs { by.trim().to_owned() } else { "(unknown)".to_owned() })
 }
@@ -138,9 +138,9 @@ struct Flock(fs::File);
 impl DirectoryLock for Flock {}
 
 impl Drop for Flock {
-    /// Unlocks the file. Closing it is not enough: a child process that was just forked shares the
-    /// open file until it runs its own program. A failed unlock is ignored: the end of the process
-    /// releases the lock.
+    /// Unlocks the file. To close the file is not enough: a child process that was just forked
+    /// shares the open file until it executes its own program. A failed unlock is ignored, because
+    /// the end of the process releases the lock.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }

@@ -18,11 +18,11 @@ use std::io;
 pub use disk::Disk;
 pub use torn::Torn;
 
-/// A directory of files. Each call blocks until the system has done what the call requests.
+/// A directory of files. Each call blocks until the system has carried it out.
 ///
 /// The errors are those of the system. The caller adds the file and the purpose.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Where the directory is, as a text for people.
+    /// The location of the directory, for messages.
     fn describe(&self) -> String;
 
     /// The names of all files, in order.
@@ -69,7 +69,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn lock(&self, name: &str) -> io::Result<Locked>;
 
     /// Prevents other processes from writing to the directory, until the returned value is dropped
-    /// or the process ends. Nothing is made or written. `None`: the lock file does not exist, so no
+    /// or the process ends. Creates and writes no file. `None`: the lock file does not exist, so no
     /// process can hold the lock. Reading processes do not exclude one another.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes the bytes and the length of the file durable.
     ///
     /// # Errors
-    /// The system's errors. After an error it is unknown what is durable, and a second call does
-    /// not repair that.
+    /// The system's errors. After an error it is unknown which bytes are durable, and a second call
+    /// does not repair that.
     fn sync(&self) -> io::Result<()>;
 
     /// Shortens the file to `length` bytes.

@@ -47,7 +47,7 @@ fn it_is_the_old_one_or_the_new_one_wherever_the_power_goes_off() {
 /// Regression. A process was killed after it renamed a checkpoint into place and before the name
 /// was durable. The next process saw the new checkpoint, removed the parts of the old one, and the
 /// power went off before the new name was durable. So the old manifest was back, without its parts.
-/// Fix: whatever a crash may go back to is removed last.
+/// Fix: the files of the old checkpoint are removed last.
 #[test]
 fn a_restart_keeps_the_old_one_until_the_new_one_is_durable() {
     for seed in 0..400 {

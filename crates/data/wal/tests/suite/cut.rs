@@ -1,5 +1,5 @@
-//! A cut of several logs, which an accepted loss decides. The logs end in one state that was, also
-//! when the power goes off during the cut.
+//! A cut of several logs, which an accepted loss decides. The logs end in one state that existed
+//! before, also when the power goes off during the cut.
 
 use latchwork_wal::storage::Torn;
 use latchwork_wal::{Log, LogRecord, LogRecordKind, LogSettings, NodeId, WalError};

@@ -11,9 +11,9 @@ use crate::common::{DATABASE, NODE, TABLE, at, commit, counters, group, open, ru
 use crate::example::{End, LAST, accept, example, files, last_batch, made_of, replay, small};
 
 /// No durable byte can change without an error that names the file and a position at or before the
-/// byte. After a clean end that holds for every commit. The end record alone may be missing,
-/// because it is no commit. After a kill the last flush batch may have been torn, as far as the
-/// directory of one node can know.
+/// byte. After a clean end this holds for every commit. Only the end record may be missing, because
+/// it is no commit. After a kill, damage of the last flush batch looks like a torn tail, because no
+/// other log knows of that batch.
 #[test]
 fn every_byte_of_what_was_durable_counts() {
     for (with_checkpoint, end) in
@@ -114,7 +114,8 @@ fn a_log_that_was_closed_cannot_lose_its_end_unnoticed() {
 }
 
 /// A header with a right checksum states fewer commits before its segment than an earlier header
-/// does. If it were believed, the previous segment would look like one that the checkpoint covers.
+/// does. If the header were trusted, the previous segment would look like one that the checkpoint
+/// covers.
 #[test]
 fn headers_that_contradict_each_other_are_damage() {
     let whole = example(true, End::Closed);
@@ -175,10 +176,10 @@ fn a_directory_has_one_process_and_a_log_one_owner() {
     assert!(matches!(far, Err(WalError::Node { .. })));
 }
 
-/// Guards against this bug: the bytes of whole records of another file or position stand behind a
-/// torn record, because a value holds them. Taken for records of this log, they would make a torn
-/// tail look like damage, or bring back what was never committed here. The mechanism: the checksum
-/// of a record covers its position.
+/// Guards against this bug: a torn record has a value with the bytes of whole records of another
+/// file or position. If these bytes counted as records of this log, the torn tail would look like
+/// damage. Or commits would appear that were never made here. The mechanism: the checksum of a
+/// record covers its position.
 #[test]
 fn a_log_that_is_kept_as_a_value_is_no_log() {
     let whole = example(false, End::Closed);
@@ -299,8 +300,8 @@ fn hostile_files_neither_panic_nor_make_anything_up() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Keys and values of any bytes, in records of any size, come back as they were, the last one
-    /// first.
+    /// Keys and values of any bytes, in records of any size, come back as they were. Of several
+    /// values of a key the last one counts.
     #[test]
     fn what_was_put_is_what_is_read(
         groups in proptest::collection::vec(

@@ -1,6 +1,6 @@
-//! Processes that are killed while they commit, on a real directory. A kill does not lose what the
-//! system was given, so these tests do not check syncs (`worlds` does). They check the whole path
-//! on real files, with a process that ends at any instruction.
+//! Processes that are killed while they commit, on a real directory. A kill loses no bytes that
+//! were passed to the operating system. So these tests do not check syncs; the tests in `worlds`
+//! do. These tests check the whole path on real files, with a process that ends at any instruction.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

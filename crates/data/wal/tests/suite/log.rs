@@ -263,9 +263,10 @@ fn async_does_not_give_up_what_was_acknowledged() {
     assert_eq!(counters(&replayed), [1, 2, 3]);
 }
 
-/// Guards against this bug: a failed sync has dropped what it could not write, and the next sync
-/// succeeds. A log that goes on then acknowledges lost records. A restarted process may also read
-/// those bytes from memory, so they must be written anew before anything is built on them.
+/// Guards against this bug: a failed sync has dropped the bytes that it could not write, and the
+/// next sync succeeds. A log that goes on after a failed sync acknowledges lost records. A
+/// restarted process may also read those bytes from memory, so they must be written anew before
+/// anything is built on them.
 #[test]
 fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
     let mut found_then = 0;

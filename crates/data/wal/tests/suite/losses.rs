@@ -255,7 +255,7 @@ fn a_first_start_that_was_interrupted_leaves_an_empty_directory() {
     }
 }
 
-/// An accepted loss of everything leaves such a directory, too.
+/// An accepted loss of all records leaves a directory in which any database can begin.
 #[test]
 fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
     let mut files = example(false, End::Closed);

@@ -31,7 +31,7 @@ impl Setup {
         self.may.store(false, Ordering::Relaxed);
     }
 
-    /// The permission ends right after the next check, which still finds the permission valid.
+    /// Lets the permission end right after the next check, which still finds the permission valid.
     fn end_permission_behind_a_look(&self) {
         self.last.store(true, Ordering::Relaxed);
     }
@@ -111,9 +111,9 @@ fn what_was_not_rung_before_the_end_is_never_rung_and_ends_with_an_error() {
 }
 
 /// The permission ends between the check and the doorbell. No check on the node can prevent this
-/// doorbell, but it is the last one. The batch of this doorbell may take effect, and ends with
-/// success or with [`VerbError::Barred`]. A batch that is posted later neither takes effect nor
-/// ends with success.
+/// doorbell, but no later doorbell follows. The batch of this doorbell may take effect, and ends
+/// with success or with [`VerbError::SelfFenced`]. A batch that is posted later neither takes
+/// effect nor ends with success.
 #[test]
 fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and_never_again() {
     on_all(async |setup| {
@@ -143,8 +143,8 @@ fn a_permission_that_ends_between_the_check_and_the_doorbell_rings_once_more_and
     });
 }
 
-/// A message that found no room waits at its sender, with the rest of its batch, and every poll
-/// tries again.
+/// A message that finds no room waits at its sender, with the rest of its batch, and every poll
+/// tries it again. After the end of the permission no poll does.
 #[test]
 fn what_had_been_pushed_back_stays_where_it_is() {
     on(shm::ShmFabric::new(shm::ShmConfig { inbox_capacity: 4 }).into(), async |setup| {
@@ -174,8 +174,9 @@ fn what_had_been_pushed_back_stays_where_it_is() {
     });
 }
 
-/// After a cut-off of a node of another process, the next post on shared memory submits the earlier
-/// batches. Otherwise a replacement of the node could get these batches.
+/// After a node of another process was cut off, the next post on shared memory submits the earlier
+/// batches. So no replacement of the node gets these batches. After the end of the permission the
+/// post submits nothing.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_post_that_finds_a_lost_node_rings_nothing_either() {

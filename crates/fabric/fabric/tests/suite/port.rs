@@ -174,9 +174,9 @@ fn an_engine_gets_each_tag_back_once_and_may_post_from_the_sink() {
 }
 
 /// Tasks write and read back ranges of their own. In between they drop transfers of other ranges at
-/// random times. A dropped transfer must not release its scratch slot too early. Otherwise its late
-/// READ would corrupt the data of another transfer, or its WRITE would write the data of another
-/// transfer.
+/// random times. A dropped transfer must not release its scratch slot before its completion.
+/// Otherwise its READ would overwrite the data of another transfer, or its WRITE would write the
+/// data of another transfer.
 #[test]
 fn dropped_futures_leave_slots_and_slab_consistent() {
     const TASKS: u64 = 6;

@@ -1,5 +1,5 @@
-//! Each structure and each constant of `../src/sys/ffi.rs` is that of the headers, which bindgen
-//! has read for `ibverbs-sys`.
+//! Compares the structures and constants of `../src/sys/ffi.rs` with the headers of libibverbs,
+//! which bindgen has translated for `ibverbs-sys`.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -10,7 +10,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use ibverbs_sys as sys;
 
-/// Offsets, and the types' sizes, of fields that have the same name on both sides.
+/// Compares the offsets of fields on both sides, and the sizes of fields that have the same name.
 macro_rules! fields {
     ($ours:ty, $theirs:ty: $($($field:ident).+ => $($their:ident).+),* $(,)?) => {$(
         assert_eq!(
@@ -20,7 +20,8 @@ macro_rules! fields {
     )*};
     ($ours:ty, $theirs:ty: $($field:ident),* $(,)?) => {
         fields!($ours, $theirs: $($field => $field),*);
-        // A function that is never called: it compares the sizes of the fields' types.
+        // The function only names the field, so that its type has a size; no code calls the
+        // function.
         $(assert_eq!(
             size_of_field(|s: &$ours| &raw const s.$field), size_of_field(|s: &$theirs| &raw const s.$field),
             "size of {}", stringify!($theirs.$field)
@@ -32,7 +33,8 @@ fn size_of_field<S, F>(_: impl Fn(&S) -> *const F) -> usize {
     size_of::<F>()
 }
 
-/// As [`fields`], for structures that this side allocates: as large, and aligned as strictly.
+/// Like [`fields`], for structures that this crate allocates: their sizes and alignments must also
+/// be equal.
 macro_rules! whole {
     ($ours:ty, $theirs:ty: $($field:ident),* $(,)?) => {
         assert_eq!(size_of::<$ours>(), size_of::<$theirs>(), "size of {}", stringify!($theirs));
@@ -68,7 +70,8 @@ fn requests_are_as_providers_read_them() {
 #[test]
 fn completions_are_as_providers_write_them() {
     whole!(ffi::WorkCompletion, sys::ibv_wc: imm_data, qp_num, src_qp, wc_flags, pkey_index, slid, sl, dlid_path_bits);
-    // Five fields cannot be named from here. What they hold is printed.
+    // Five fields of the other type are private, so the test reads their values from the printed
+    // form.
     let ours = ffi::WorkCompletion {
         wr_id: 1 << 40,
         status: 2,

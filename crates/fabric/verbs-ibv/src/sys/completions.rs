@@ -13,7 +13,8 @@ use crate::error::{check, last};
 use crate::sys::device::Device;
 use crate::sys::ffi::{ChannelHead, CompletionChannel, CompletionQueue, WorkCompletion};
 
-/// A completion queue with its own channel.
+/// A completion queue with its own completion channel: a descriptor that becomes readable when the
+/// armed queue has a new completion.
 pub(crate) struct Completions {
     queue: NonNull<CompletionQueue>,
     channel: NonNull<CompletionChannel>,
@@ -23,11 +24,11 @@ pub(crate) struct Completions {
 
 // SAFETY: the library and the providers lock a completion queue themselves.
 unsafe impl Send for Completions {}
-// SAFETY: as above.
+// SAFETY: the same argument: the library and the providers lock a completion queue themselves.
 unsafe impl Sync for Completions {}
 
 impl Completions {
-    /// A queue of at least `entries` entries, as far as the device supports that.
+    /// Makes a queue of at least `entries` entries, or of the device's limit if that is less.
     pub(crate) fn new(device: &Arc<Device>, entries: u32) -> Result<Arc<Completions>, SetupError> {
         let library = &device.library;
         let entries = entries.min(device.limits.completions).max(1);
@@ -52,8 +53,8 @@ impl Completions {
             unsafe { (library.destroy_comp_channel)(channel.as_ptr()) };
         })?;
         let completions = Completions { queue, channel, fd, device: Arc::clone(device) };
-        // SAFETY: sets a flag of an open descriptor. Without blocking, a thread never waits for an
-        // event that another thread has taken.
+        // SAFETY: sets a flag of an open descriptor. The descriptor does not block, so no thread
+        // waits for an event that another thread has taken.
         let result = unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFL);
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
@@ -74,8 +75,8 @@ impl Completions {
         self.fd
     }
 
-    /// Takes completions and returns their number. All bytes that the device wrote before a
-    /// completion are visible then.
+    /// Takes completions and returns their number. After the call, all bytes that the device wrote
+    /// before a taken completion are visible to this thread.
     pub(crate) fn poll(&self, to: &mut [WorkCompletion]) -> usize {
         let room = c_int::try_from(to.len()).unwrap_or(c_int::MAX);
         // SAFETY: the queue is alive, its context has the provider's functions, and `to` has room
@@ -84,13 +85,13 @@ impl Completions {
             let context = (*self.queue.as_ptr()).context;
             ((*context).ops.poll_cq)(self.queue.as_ptr(), room, to.as_mut_ptr())
         };
-        // The provider has read an entry that the device wrote behind the data. The provider's
-        // barrier orders that load before later accesses of C code. This memory fence does the same
-        // for the compiler and the relaxed loads of words.
+        // The device writes a queue entry after the data. The provider (the NIC's driver in user
+        // space) has read the entry, with a memory fence for later accesses of C code. This memory
+        // fence does the same for the compiler, and for this crate's relaxed loads of words.
         fence(Ordering::Acquire);
         strict_assert!(taken <= room, "{taken} completions in room for {room}");
-        // A negative number means that the queue is broken. Then no completion comes any more. An
-        // error event of the queue ends the batches that wait; no time limit does.
+        // A negative number means that the queue is broken and no completion comes any more. The
+        // device's error event for the queue ends the batches in flight; they have no time limit.
         usize::try_from(taken).unwrap_or(0)
     }
 
@@ -105,7 +106,7 @@ impl Completions {
         check("ibv_req_notify_cq", result)
     }
 
-    /// Takes the events of the channel. True when there were any.
+    /// Takes all events of the channel. True when there was at least one event.
     pub(crate) fn take_events(&self) -> bool {
         let mut events = 0;
         let (mut queue, mut context) = (ptr::null_mut(), ptr::null_mut());

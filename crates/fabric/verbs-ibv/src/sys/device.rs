@@ -16,8 +16,8 @@ use crate::sys::ffi::{
 use crate::sys::health::Health;
 use crate::sys::library::Library;
 
-/// The port in use. On many NICs a second port appears as a device of its own. Another port of one
-/// device is not used.
+/// The number of the port that the fabric uses on each device. On many NICs a second port appears
+/// as a device of its own. If a device has further ports, the fabric does not use them.
 pub(crate) const PORT: u8 = 1;
 
 /// An opened device with a protection domain.
@@ -32,7 +32,7 @@ pub(crate) struct Device {
     next_psn: AtomicU32,
 }
 
-/// The limits of the device that matter here.
+/// The limits of a device that this crate respects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Outstanding READs and atomics per queue pair, as a requester.
@@ -61,15 +61,15 @@ pub(crate) struct Address {
 // SAFETY: the library's objects may be used from any thread, also at the same time (the manual of
 // libibverbs promises thread safety).
 unsafe impl Send for Device {}
-// SAFETY: as above.
+// SAFETY: the same argument: the manual of libibverbs promises thread safety.
 unsafe impl Sync for Device {}
 
 impl Device {
     /// The names of all devices.
     pub(crate) fn names(library: &Library) -> Vec<String> {
         let mut names = Vec::new();
-        // SAFETY: the list has `count` devices with names that are C strings. It is freed once,
-        // after its last use.
+        // SAFETY: the list has `count` devices with names that are C strings. The list is freed
+        // once, after its last use.
         unsafe {
             let mut count = 0;
             let list = (library.get_device_list)(&raw mut count);
@@ -102,7 +102,7 @@ impl Device {
             unsafe { (library.close_device)(context.as_ptr()) };
             return Err(failed("ibv_alloc_pd", error));
         };
-        // The value owns the objects from here on, so every failure below closes them.
+        // From now on the value owns the two objects, so a failure below also closes them.
         let mut device = Device {
             library: Arc::clone(library),
             context,
@@ -123,8 +123,8 @@ impl Device {
         device.address = device.query_address(gid_index)?;
         device.listen().map_err(|error| failed("fcntl", error))?;
         let Limits { reads_sent, reads_served, send_queue, receive_queue, .. } = device.limits;
-        // The log states which device features are not used: latch words are whole words in
-        // ordinary memory, on every device.
+        // The log states which device features are not used: masked atomics and device memory. A
+        // latch word is a whole word in host memory, so no code needs these features.
         tracing::info!(
             device = name,
             reads_sent,
@@ -170,8 +170,8 @@ impl Device {
 
     fn query_address(&self, gid_index: Option<u8>) -> Result<Address, IbvOpenError> {
         let mut port = PortAttr::default();
-        // SAFETY: the context is open, and there is memory for the attributes: the exported
-        // function writes only the older part of them.
+        // SAFETY: the context is open, and there is memory for the attributes. The exported
+        // function writes only the fields that the first version of the structure had.
         let result =
             unsafe { (self.library.query_port)(self.context.as_ptr(), PORT, &raw mut port) };
         if result != 0 {
@@ -186,7 +186,8 @@ impl Device {
             if !ethernet {
                 return Some(0);
             }
-            // Routable RoCE (version 2) on an IPv4 address, or otherwise on any address.
+            // The first entry of RoCE version 2 with an IPv4 address, or otherwise the first entry
+            // of RoCE version 2.
             let usable = |&index: &u8| self.is_routable(index);
             let v4 = |&index: &u8| {
                 self.gid(index)
@@ -214,16 +215,16 @@ impl Device {
         (result == 0 && gid != Gid::default()).then_some(gid)
     }
 
-    /// Whether the entry of the table is of RoCE version 2. Only the files of the kernel report
-    /// this for every version of the library.
+    /// Whether the entry of the table is of RoCE version 2, which is routable. The kernel's files
+    /// report this, whatever the version of the library is.
     fn is_routable(&self, index: u8) -> bool {
         let path =
             format!("/sys/class/infiniband/{}/ports/{PORT}/gid_attrs/types/{index}", self.name);
         fs::read_to_string(path).is_ok_and(|kind| kind.trim() == "RoCE v2")
     }
 
-    /// The number of a queue pair's first packet. Successive queue pairs get numbers far apart. So
-    /// a late packet of a destroyed queue pair is most likely refused.
+    /// The number of the first packet of a new queue pair. Successive queue pairs get numbers far
+    /// apart, so that a late packet of a destroyed queue pair is most likely refused.
     pub(crate) fn next_psn(&self) -> u32 {
         self.next_psn.fetch_add(0x1_0361, Ordering::Relaxed) & 0xff_ffff
     }
@@ -231,7 +232,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: all objects on the device owned it, and are destroyed.
+        // SAFETY: each object on the device holds an `Arc` of this device. No such object exists
+        // any more, so nothing uses the domain or the context after this call.
         unsafe {
             (self.library.dealloc_pd)(self.domain.as_ptr());
             (self.library.close_device)(self.context.as_ptr());
@@ -239,9 +241,9 @@ impl Drop for Device {
     }
 }
 
-/// The first packet number of this process. The number is random, so it most likely differs from
-/// that of an earlier process on the same device. The queue pairs of that process may have had the
-/// same numbers.
+/// The first packet number of an opened device. A new queue pair may get the queue pair number of
+/// an earlier process, and late packets to that process may still arrive. The first packet number
+/// is random, so the numbers of such packets most likely differ from the expected ones.
 fn first_psn() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }

@@ -29,13 +29,14 @@ impl Device {
         unsafe { (*self.context.as_ptr()).async_fd }
     }
 
-    /// Handles the events of the device. True when workers must check its health.
+    /// Handles all waiting events of the device. True when workers must check the device's health.
     pub(crate) fn take_events(&self) -> bool {
         let mut is_news = false;
         let mut event = MaybeUninit::<AsyncEvent>::zeroed();
         // SAFETY: the context is open, its descriptor does not block, and there is room for an
         // event, which is complete when the call succeeds. A queue pair that an event names exists
-        // until the event is acknowledged, because its destruction waits for the acknowledgement.
+        // until the event is acknowledged, because the library's destruction of a queue pair waits
+        // for the acknowledgement.
         unsafe {
             while (self.library.get_async_event)(self.context.as_ptr(), event.as_mut_ptr()) == 0 {
                 let AsyncEvent { element, event_type } = *event.as_ptr();

@@ -1,9 +1,9 @@
-//! The used part of libibverbs' interface, as in `infiniband/verbs.h`: structures and constants.
+//! The structures and constants of `infiniband/verbs.h` (libibverbs) that this crate uses.
 //!
-//! The declarations are written by hand, so the build needs no other package. The package in
-//! `layout` compares each size, each offset and each constant with bindgen's output for the headers
-//! (`scripts/check-ibv-layout.sh`). The interface is stable: symbols have versions, and a structure
-//! grows only at its end.
+//! The declarations are written by hand, so the build needs neither the headers nor libclang.
+//! `scripts/check-ibv-layout.sh` builds the package in `layout`, which compares each size, offset
+//! and constant with bindgen's output for the headers. The interface of the library is stable:
+//! symbols have versions, and a structure grows only at its end.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -21,7 +21,9 @@ opaque! { Device ProtectionDomain SharedReceiveQueue CompletionChannel }
 
 type NotUsed = Option<unsafe extern "C" fn()>;
 
-/// `ibv_context_ops`: the functions of a provider that are called without the library.
+/// `ibv_context_ops`: the functions of the NIC's driver in user space (the provider). Inline
+/// functions in the library's headers call these functions, so the library exports no symbols for
+/// them.
 #[repr(C)]
 pub(crate) struct ContextOps {
     pub(crate) before_poll_cq: [NotUsed; 11],
@@ -97,7 +99,8 @@ pub(crate) struct MemoryRegion {
     pub(crate) rkey: u32,
 }
 
-/// `ibv_async_event`; the type decides what the pointer points to.
+/// `ibv_async_event`. Its type decides whether `element` is a completion queue, a queue pair, a
+/// shared receive queue or a port's number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct AsyncEvent {
@@ -132,7 +135,8 @@ pub(crate) struct Atomic {
     pub(crate) rkey: u32,
 }
 
-/// `ibv_send_wr.wr`, without the variant for datagrams, which is smaller than the one for atomics.
+/// `ibv_send_wr.wr`, without the variant for datagrams. That variant is smaller than the variant
+/// for atomics, so the size is the same.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union Remote {
@@ -352,7 +356,7 @@ pub(crate) struct PortAttr {
     pub(crate) active_speed_ex: u32,
 }
 
-/// The values of `ibv_event_type` that are handled.
+/// The values of `ibv_event_type` that this crate handles.
 pub(crate) mod event {
     use super::c_uint;
     pub(crate) const CQ_ERR: c_uint = 0;

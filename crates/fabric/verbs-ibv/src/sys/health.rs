@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
-/// The most failed queue pairs that are stored for workers that have not checked yet.
+/// The largest number of failed queue pairs that are stored. A worker that does not check for
+/// longer misses older failures.
 const KEPT: usize = 256;
 
 /// The failures of a device so far.
 #[derive(Default)]
 pub(crate) struct Health {
     is_dead: AtomicBool,
-    // The number of failures. It grows after the failure is stored.
+    // The number of failures. The number grows only after the failure is stored.
     troubles: AtomicU64,
     failed: Mutex<VecDeque<(u64, u32)>>,
 }
@@ -21,7 +22,7 @@ pub(crate) enum Troubles {
     None,
     /// These queue pairs have failed.
     Pairs(Vec<u32>),
-    /// Nothing on the device works any more.
+    /// The device has failed, and no batch on it completes any more.
     Dead,
 }
 
@@ -30,17 +31,18 @@ impl Health {
         self.is_dead.load(Ordering::Acquire)
     }
 
-    /// The failures since `seen`, which is set to the current number.
+    /// The failures with numbers above `seen`. Sets `seen` to the current number.
     pub(crate) fn look(&self, seen: &mut u64) -> Troubles {
-        let now = self.troubles.load(Ordering::Acquire);
-        let before = std::mem::replace(seen, now);
-        if now == before {
+        if self.troubles.load(Ordering::Acquire) == *seen {
             return Troubles::None;
         }
+        let failed = self.failed.lock();
+        // The number is read again under the lock, so that it is the number of all failures that
+        // are reported now.
+        let before = std::mem::replace(seen, self.troubles.load(Ordering::Relaxed));
         if self.is_dead() {
             return Troubles::Dead;
         }
-        let failed = self.failed.lock();
         let new = failed.iter().filter(|(number, _)| *number > before);
         Troubles::Pairs(new.map(|(_, pair)| *pair).collect())
     }
@@ -64,6 +66,8 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -79,6 +83,31 @@ mod tests {
         assert!(matches!(health.look(&mut other), Troubles::None));
         health.died();
         assert!(matches!(health.look(&mut one), Troubles::Dead) && health.is_dead());
+    }
+
+    /// Bug: a worker learned of a failed queue pair twice. Mechanism: the number of failures was
+    /// read before the lock, and a failure stored in between was above that number. Fix: the number
+    /// is read again under the lock.
+    #[test]
+    fn a_failure_that_is_stored_during_a_check_is_reported_once() {
+        const FAILURES: u32 = 3_000_000;
+        let (health, start) = (Health::default(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                (1..=FAILURES).for_each(|pair| health.pair_failed(pair));
+            });
+            start.wait();
+            let (mut seen, mut last) = (0, 0);
+            while last < FAILURES {
+                if let Troubles::Pairs(pairs) = health.look(&mut seen) {
+                    for pair in pairs {
+                        assert!(pair > last, "failure {pair} was reported before");
+                        last = pair;
+                    }
+                }
+            }
+        });
     }
 
     #[test]

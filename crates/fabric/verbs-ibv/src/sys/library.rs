@@ -14,8 +14,8 @@ const NAME: &CStr = c"libibverbs.so.1";
 
 macro_rules! functions {
     ($($field:ident: $symbol:literal of $version:literal, fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// The functions of the library. The library stays open until the process ends: providers
-        /// start threads and register handlers that must not be unmapped.
+        /// The functions of the library. The library stays open until the process ends, because
+        /// providers start threads and register handlers that must not be unmapped.
         pub(crate) struct Library {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
@@ -23,8 +23,8 @@ macro_rules! functions {
         impl Library {
             /// Opens the library.
             pub(crate) fn open() -> Result<Library, IbvOpenError> {
-                // SAFETY: the name is a C string. When the library is loaded, it registers its
-                // providers. This is as trustworthy as the system's package.
+                // SAFETY: the name is a C string. Loading the library runs its own start code,
+                // which this crate trusts like the system's package.
                 let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
                 if library.is_null() {
                     return Err(IbvOpenError::Library { why: last_error() });
@@ -76,8 +76,8 @@ functions! {
     destroy_qp: c"ibv_destroy_qp" of c"IBVERBS_1.1", fn(*mut QueuePair) -> c_int;
 }
 
-/// The address of a symbol, in the given version where the C library supports versions. Elsewhere
-/// it is the newest version, which is the same: none of the symbols has a later version.
+/// The address of a symbol in the given version. If the C library does not support versions, the
+/// newest version is taken, which is the same: none of the symbols has a later version.
 fn symbol(library: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void> {
     #[cfg(target_env = "gnu")]
     // SAFETY: the library is open, and there are two C strings.

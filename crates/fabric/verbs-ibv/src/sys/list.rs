@@ -1,10 +1,10 @@
-//! [`SendList`]: requests for a send queue that share one doorbell.
+//! [`SendList`]: the work requests for one send queue that share one doorbell.
 
 use std::ptr;
 
 use crate::sys::ffi::{Atomic, Rdma, Remote, SendRequest, Sge, opcode, send};
 
-/// Requests that are posted together, in this order.
+/// Work requests that are posted together, in this order.
 #[derive(Default)]
 pub(crate) struct SendList {
     requests: Vec<SendRequest>,
@@ -70,17 +70,19 @@ impl SendList {
         self.push(id, opcode::SEND, flags, from, Remote { rdma: Rdma::default() });
     }
 
-    /// Makes the last request signal its completion, which is also the completion of all requests
-    /// before.
+    /// Makes the last request report its completion. This completion also stands for all earlier
+    /// requests.
     pub(crate) fn signal_last(&mut self) {
         if let Some(last) = self.requests.last_mut() {
             last.send_flags |= send::SIGNALED;
         }
     }
 
-    /// Links the requests and returns the first. The pointer is valid until the list changes.
+    /// Links the requests into a list in C style, and returns the first. The pointer is valid until
+    /// the list changes.
     pub(crate) fn link(&mut self) -> *mut SendRequest {
-        // Each pointer is derived from the whole vector, so it may be used to reach the neighbours.
+        // Each pointer is derived from the pointer to the whole vector, so the library may follow
+        // it to the neighbouring elements.
         let (requests, sges) = (self.requests.as_mut_ptr(), self.sges.as_mut_ptr());
         let count = self.requests.len();
         for (i, request) in self.requests.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! libibverbs behind owned types. All unsafe code of the crate is in these files and in one call of
-//! `Lane::submit`.
+//! libibverbs behind owned types. All unsafe code of the crate is in this module, and in one call
+//! in `Lane::submit`.
 //!
-//! The library is safe to call from any thread. It also requires an order of destruction. The types
-//! keep that order, because each owns the objects on which it depends:
+//! Any thread may call the library. But the library requires an order of destruction. The types
+//! keep this order, because each type owns the objects on which it depends:
 //!
 //! ```text
 //!   Pair ──► Completions (send)  ──► Device ──► Library

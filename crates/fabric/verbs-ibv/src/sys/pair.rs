@@ -1,4 +1,4 @@
-//! [`Pair`]: one end of a reliable connection.
+//! [`Pair`]: a queue pair, one end of a reliable connection.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -19,24 +19,25 @@ use crate::sys::receives::Receives;
 /// Time limits and repetitions of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tuning {
-    /// The time until an acknowledgement counts as lost: 4.096 us times two to this power.
+    /// The exponent of the time after which an acknowledgement counts as lost: 4.096 us times two
+    /// to this power.
     pub(crate) timeout: u8,
-    /// The number of repetitions of a request after that. 7 is unlimited on Soft-RoCE.
+    /// The number of repetitions of a request after such a loss. 7 is unlimited on Soft-RoCE.
     pub(crate) retries: u8,
-    /// Limit of outstanding READs and atomics.
+    /// The largest number of outstanding READs and atomics.
     pub(crate) reads: u8,
 }
 
-/// Repetitions while the receiver has no buffer: unlimited. A full inbox pushes back and does not
-/// fail.
+/// The number of repetitions while the receiver has no buffer: 7 means without a limit. So a
+/// message to a full inbox waits and does not fail.
 const RECEIVER_NOT_READY_FOR_EVER: u8 = 7;
 
-/// The time for which a receiver without buffers lets senders wait: 0.06 ms, in the encoding of the
-/// InfiniBand architecture.
+/// The time after which a sender tries again at a receiver without buffers: 0.06 ms, in the
+/// encoding of the InfiniBand architecture.
 const RECEIVER_NOT_READY_TIMER: u8 = 5;
 
-/// A queue pair. After `drop` returns, the device uses no buffer of its requests any more, and
-/// answers no request of its peer.
+/// A queue pair. After `drop` returns, the device uses no buffer of the queue pair's requests any
+/// more, and executes no request of its peer.
 pub(crate) struct Pair {
     pair: NonNull<QueuePair>,
     device: Arc<Device>,
@@ -45,27 +46,28 @@ pub(crate) struct Pair {
     _receives: Option<Arc<Receives>>,
     /// The number by which the peer addresses this end.
     pub(crate) number: u32,
-    /// The number of the first packet.
+    /// The number of the first packet that this end sends.
     psn: u32,
-    /// The most payload bytes that may travel inside a request.
+    /// The largest payload that may travel inside a request, in bytes.
     pub(crate) inline: u32,
 }
 
 // SAFETY: the library and the providers lock a queue pair themselves.
 unsafe impl Send for Pair {}
-// SAFETY: as above.
+// SAFETY: the same argument: the library and the providers lock a queue pair themselves.
 unsafe impl Sync for Pair {}
 
 impl Pair {
-    /// A requester with completions in `completions`. It has room for `depth` requests, and for
-    /// `inline` bytes in each if the device supports that.
+    /// Makes a requester, whose completions arrive in `completions`. The requester has room for
+    /// `depth` requests, and for `inline` bytes in each request if the device supports so many.
     pub(crate) fn requester(
         device: &Arc<Device>,
         completions: &Arc<Completions>,
         depth: u32,
         inline: u32,
     ) -> Result<Pair, SetupError> {
-        // A device refuses more inline bytes than it supports, and reports its limit nowhere.
+        // A device refuses more inline bytes than it supports, and does not report its limit. So
+        // smaller numbers are tried.
         let mut pair = Pair::new(device, completions, None, depth, inline);
         for less in [128, 64, 0] {
             if pair.is_err() && less < inline {
@@ -77,7 +79,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// A responder. Messages go to `receives`, if the node has an inbox.
+    /// Makes a responder. Messages go to `receives`, if the node has an inbox.
     pub(crate) fn responder(
         device: &Arc<Device>,
         completions: &Arc<Completions>,
@@ -146,8 +148,8 @@ impl Pair {
         self.modify(attr, mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
     }
 
-    /// The data with which the peer connects to this end. `reads` is the number of READs and
-    /// atomics at a time that this end wants or serves.
+    /// The data with which the peer connects to this end. `reads` is the number of outstanding
+    /// READs and atomics that this end wants or serves.
     pub(crate) fn data(&self, reads: u8) -> ConnectionData {
         let address = self.device.address;
         ConnectionData {
@@ -160,7 +162,8 @@ impl Pair {
         }
     }
 
-    /// Accepts requests of the peer, with at most `reads` READs and atomics at a time.
+    /// Makes this end accept requests of the peer, with at most `reads` outstanding READs and
+    /// atomics.
     pub(crate) fn accept(&self, peer: &ConnectionData, reads: u8) -> Result<(), SetupError> {
         let address = self.device.address;
         let attr = QueuePairAttr {
@@ -178,8 +181,8 @@ impl Pair {
                     ..GlobalRoute::default()
                 },
                 dlid: peer.lid,
-                // Inside an InfiniBand subnet the local id is enough, and a route by address may be
-                // missing.
+                // On Ethernet the route uses the global address. Inside an InfiniBand subnet the
+                // local id is enough, and a route by global address may be missing.
                 is_global: u8::from(address.ethernet),
                 port_num: PORT,
                 ..AddressHandle::default()
@@ -195,10 +198,11 @@ impl Pair {
         self.modify(attr, mask)
     }
 
-    /// Connects to the peer's end, which serves `peer.reads` READs and atomics at a time. After
-    /// that requests can be posted.
+    /// Connects this end to the peer's end, which serves `peer.reads` outstanding READs and
+    /// atomics. After success, requests can be posted.
     pub(crate) fn connect(&self, peer: &ConnectionData, tuning: Tuning) -> Result<(), SetupError> {
-        // This end answers no requests, but the transition needs the attributes of a responder.
+        // This end executes no requests of the peer, but the transition needs the attributes of a
+        // responder.
         self.accept(peer, 1)?;
         let attr = QueuePairAttr {
             qp_state: state::RTS,
@@ -220,17 +224,17 @@ impl Pair {
     /// Posts all requests of a list that is not empty, with one doorbell.
     ///
     /// # Errors
-    /// When the provider took only a part of the requests, or none.
+    /// When the provider accepted only a part of the requests, or none of them.
     ///
     /// # Safety
     /// The buffer of each request must stay registered until a completion reports the request as
-    /// done, or the pair is destroyed. Until then the memory of the buffer must be accessed only as
-    /// racing words. For inline buffers this holds until the call returns.
+    /// done, or the pair is destroyed. Until this time the memory of the buffer must be accessed
+    /// only as atomic words. An inline buffer needs this only until the call returns.
     pub(crate) unsafe fn post(&self, list: &mut SendList) -> Result<(), SetupError> {
         let mut bad = ptr::null_mut();
         // SAFETY: the pair is alive. The entries and buffer descriptions of the list do not move
-        // until the call returns; by then the provider has copied them. The caller promises the
-        // buffers.
+        // until the call returns, and the provider copies them before the return. The caller
+        // guarantees the rest for the buffers.
         let result = unsafe {
             let context = (*self.pair.as_ptr()).context;
             ((*context).ops.post_send)(self.pair.as_ptr(), list.link(), &raw mut bad)

@@ -1,4 +1,4 @@
-//! [`Receives`]: a shared receive queue and its buffers.
+//! [`Receives`]: a shared receive queue and the buffers of its messages.
 
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
@@ -16,25 +16,25 @@ use crate::sys::ffi::{
 };
 use crate::sys::registered::Registered;
 
-/// Bytes of a message on the wire: the sender's id as a word, and the payload.
+/// The bytes of a message on the wire: the sender's id as a word, and the payload.
 pub(crate) const MESSAGE_BYTES: usize = 8 + 8 * Message::WORDS;
 
-/// Distance between two buffers in bytes: two CPU cache lines.
+/// The distance between two buffers in bytes: two CPU cache lines.
 const STRIDE: usize = 128;
 const _: () = assert!(MESSAGE_BYTES <= STRIDE, "a message reaches the next buffer");
 const _: () = assert!(STRIDE.is_multiple_of(8), "a buffer begins with a whole word");
 
-/// Buffers with messages that were polled and not read yet.
+/// The buffers whose messages were polled and not read yet, by number.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) filled: VecDeque<u32>,
-    // The completions of one poll; kept, because it is large.
+    // Room for the completions of one poll. The buffer is kept, because it is large.
     completions: Box<[WorkCompletion; 16]>,
 }
 
 /// The receive queue for all messages of one compute node, from all queue pairs. A message takes
-/// one buffer, which is posted again after it is read. While no buffer is posted, senders wait
-/// ("receiver not ready").
+/// one buffer. The buffer is posted again after the message is read. While no buffer is posted,
+/// senders wait ("receiver not ready").
 pub(crate) struct Receives {
     queue: NonNull<SharedReceiveQueue>,
     buffers: Registered,
@@ -44,11 +44,11 @@ pub(crate) struct Receives {
 
 // SAFETY: the library and the providers lock a shared receive queue themselves.
 unsafe impl Send for Receives {}
-// SAFETY: as above.
+// SAFETY: the same argument: the library and the providers lock a shared receive queue themselves.
 unsafe impl Sync for Receives {}
 
 impl Receives {
-    /// A queue with `capacity` buffers, all posted.
+    /// Makes a queue with `capacity` buffers, and posts all of them.
     pub(crate) fn new(device: &Arc<Device>, capacity: u32) -> Result<Receives, SetupError> {
         let capacity = capacity.min(device.limits.receive_queue).max(1);
         let completions = Completions::new(device, capacity)?;
@@ -97,13 +97,13 @@ impl Receives {
         check("ibv_post_srq_recv", result)
     }
 
-    /// Polls for buffers with messages.
+    /// Polls the completion queue, and appends the buffers with new messages to `found`.
     pub(crate) fn poll(&self, found: &mut Found) {
         let Found { filled, completions } = found;
         let taken = self.completions.poll(&mut completions[..]);
         // A receive fails, for example, when its queue pair is destroyed in the middle of a
         // message. A message of another length is not of this version. In both cases the buffer is
-        // free again.
+        // posted again.
         for completion in &completions[..taken] {
             let buffer = completion.wr_id as u32;
             if completion.status == WC_SUCCESS && completion.byte_len as usize == MESSAGE_BYTES {

@@ -12,16 +12,16 @@ use crate::sys::ffi::{MemoryRegion, access};
 
 /// A memory region of a device's protection domain.
 ///
-/// The device writes like another thread with relaxed atomic stores of words. So the memory may be
-/// accessed only through the atomics of [`Region`]. Other accesses are impossible, because the
-/// region gives out nothing else.
+/// The device's writes count as relaxed atomic stores of words by another thread. So code may
+/// access the memory only through the atomics of [`Region`]. Other accesses are impossible, because
+/// a region gives access to nothing else.
 pub(crate) struct Registered {
     memory: NonNull<MemoryRegion>,
     pub(crate) address: u64,
     pub(crate) len: u64,
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
-    // Kept until the device does not use the memory any more.
+    // The memory, kept until the device does not use it any more.
     pub(crate) region: Arc<Region>,
     device: Arc<Device>,
 }
@@ -41,7 +41,8 @@ impl Registered {
             | access::REMOTE_READ
             | access::REMOTE_ATOMIC;
         // SAFETY: the range is the memory of the region, which lives as long as the new value. The
-        // device writes only what peers or this node's endpoints request, as racing atomic words.
+        // device writes only at requests of peers or of this node's endpoints. Its writes count as
+        // atomic stores of words.
         let memory = unsafe {
             (device.library.reg_mr)(
                 device.domain.as_ptr(),
@@ -51,7 +52,8 @@ impl Registered {
             )
         };
         let memory = NonNull::new(memory).ok_or_else(|| match last("ibv_reg_mr") {
-            // Some kernels return these errors when too much memory is locked.
+            // Some kernels return these errors when too much memory is locked. `ENOMEM` gives the
+            // user the right advice.
             SetupError::System { call, errno } if errno == libc::EAGAIN || errno == libc::EPERM => {
                 SetupError::System { call, errno: libc::ENOMEM }
             }
@@ -73,8 +75,9 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: the region is deregistered only once. From then on the device refuses requests
-        // that name it. When the call returns, the device does not use the memory any more.
+        // SAFETY: the region is deregistered only once. After the deregistration the device refuses
+        // requests that name the region. When the call returns, the device does not use the memory
+        // any more.
         let result = unsafe { (self.device.library.dereg_mr)(self.memory.as_ptr()) };
         debug_assert_eq!(result, 0, "{}", io::Error::from_raw_os_error(result));
     }

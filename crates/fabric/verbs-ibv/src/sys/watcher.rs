@@ -1,5 +1,5 @@
-//! [`Watcher`]: the thread that sleeps on all completion channels while their workers are parked,
-//! and on the events of the devices.
+//! [`Watcher`]: the thread that sleeps until an armed completion queue or a device signals an
+//! event, and that wakes workers.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -14,8 +14,9 @@ use crate::error::last;
 use crate::sys::completions::Completions;
 use crate::sys::device::Device;
 
-/// One thread per fabric. A channel wakes the thread only after its queue was armed. Workers arm a
-/// queue before they park, so the thread sleeps while they work.
+/// The watcher of a fabric, with one thread. A completion channel wakes the thread only if its
+/// queue was armed. Workers arm a queue only before they park, so the thread sleeps while the
+/// workers work.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -23,7 +24,7 @@ pub(crate) struct Watcher {
 
 struct Shared {
     poll: RawFd,
-    // Written to end the thread.
+    // The descriptor that wakes the thread at the end.
     stop_event: RawFd,
     stop: AtomicBool,
     watched: Mutex<Watched>,
@@ -54,7 +55,7 @@ impl Source {
         }
     }
 
-    /// Takes the events. True when a worker must be woken.
+    /// Takes the events of the source. True when a worker must be woken.
     fn take_events(&self) -> bool {
         match self {
             Source::Completions(completions) => completions.take_events(),
@@ -78,7 +79,7 @@ impl Watcher {
             (libc::epoll_create1(libc::EPOLL_CLOEXEC), libc::eventfd(0, libc::EFD_CLOEXEC))
         };
         let (stop, watched) = (AtomicBool::new(false), Mutex::default());
-        // The value owns the descriptors from here on. Closing a descriptor that could not be
+        // From now on the value owns the descriptors. Closing a descriptor that could not be
         // created has no effect.
         let shared = Arc::new(Shared { poll, stop_event, stop, watched });
         if poll < 0 || stop_event < 0 {
@@ -94,7 +95,8 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Calls `wake` after signals of the armed queue. Several signals may get one call.
+    /// Makes the thread call `wake` after a signal of the armed queue. Several signals may lead to
+    /// one call.
     pub(crate) fn watch(
         self: &Arc<Self>,
         completions: &Arc<Completions>,
@@ -103,7 +105,7 @@ impl Watcher {
         self.add(Source::Completions(Arc::clone(completions)), Box::new(wake))
     }
 
-    /// Calls `wake` after events of the device that workers must check.
+    /// Makes the thread call `wake` after an event of the device that workers must check.
     pub(crate) fn watch_device(
         self: &Arc<Self>,
         device: &Arc<Device>,
@@ -126,7 +128,7 @@ impl Watcher {
             watched.entries.insert(number, Arc::new(entry));
             number
         };
-        // The watch owns the entry from here on, so every failure removes the entry.
+        // From now on the watch owns the entry, so a failure below removes the entry.
         let watch = Watch { watcher: Arc::clone(self), number, fd };
         self.shared.add(fd, number)?;
         Ok(watch)
@@ -139,8 +141,8 @@ impl Drop for Watcher {
         let one = 1_u64;
         // SAFETY: writes eight bytes of a local variable to an open descriptor.
         unsafe { libc::write(self.shared.stop_event, (&raw const one).cast(), 8) };
-        // A `wake` on the watcher's thread may drop the last owner of the watcher. The thread
-        // cannot wait for itself, so it then ends without a join.
+        // A `wake` on the watcher's own thread may drop the last owner of the watcher. The thread
+        // cannot join itself, so in this case it ends without a join.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -157,7 +159,7 @@ impl Shared {
         if result == 0 { Ok(()) } else { Err(last("epoll_ctl")) }
     }
 
-    /// Removes a descriptor that is still open. It may have been removed before.
+    /// Removes a descriptor that is still open. The descriptor may have been removed before.
     fn remove(&self, fd: RawFd) {
         // SAFETY: both descriptors are open.
         unsafe { libc::epoll_ctl(self.poll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
@@ -174,7 +176,7 @@ impl Shared {
             for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
                 let number = event.u64;
                 // The clone keeps the source until its events are acknowledged, because the
-                // destruction of a queue waits for that.
+                // destruction of a queue waits for the acknowledgement.
                 let entry = self.watched.lock().entries.get(&number).cloned();
                 let Some(entry) = entry else { continue };
                 if entry.source.take_events() {
@@ -198,7 +200,8 @@ impl Drop for Shared {
     }
 }
 
-/// A watched source. Dropping the value ends the watch; a `wake` that is running goes on.
+/// The registration of a source. Dropping the value ends the registration; a call of `wake` that is
+/// running continues.
 pub(crate) struct Watch {
     watcher: Arc<Watcher>,
     number: u64,

@@ -1,5 +1,6 @@
-//! Nodes of different fabrics, as in different processes. They know each other only through
-//! contacts and a courier: everything crosses as bytes. Skipped without RDMA devices.
+//! Nodes of different fabrics, as in different processes. The fabrics know each other only by
+//! contacts and a courier, so everything passes between them as bytes. Skipped without RDMA
+//! devices.
 
 #![cfg(target_os = "linux")]
 
@@ -19,19 +20,19 @@ use latchwork_verbs_ibv::{
 
 use crate::devices;
 
-/// The epochs of the first process, with compute node 1, and of the second process, with memory
-/// node 0 and compute node 2.
+/// The member epochs of the first process, with compute node 1, and of the second process, with
+/// memory node 0 and compute node 2.
 const HERE: u64 = 10;
 const THERE: u64 = 20;
 
-/// Long enough for every operation.
+/// The time limit of one operation, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The courier from the first process to the second one.
 #[derive(Default)]
 struct Road {
     there: Mutex<Option<(u64, IbvFabric)>>,
-    // With `hangs`, offers are kept without an answer, as by a peer that hangs.
+    // With `hangs`, the courier keeps offers without an answer, like a peer that hangs.
     hangs: AtomicBool,
     kept: Mutex<Vec<(Peer, Vec<u8>, ContactReply)>>,
 }
@@ -44,7 +45,7 @@ impl Courier for Road {
         }
         let there = self.there.lock().unwrap().clone();
         match there {
-            // Later and on another thread, as from a store.
+            // The reply comes later and on another thread, as from a membership store.
             Some((is, fabric)) if is == epoch => {
                 thread::spawn(move || reply(Ok(fabric.deliver(peer, own(), HERE, &bytes))));
             }
@@ -75,7 +76,7 @@ struct Two {
     frames: Arc<Region>,
 }
 
-/// A process with memory node 0 and compute node 2, which joins at `epoch`.
+/// Makes a process with memory node 0 and compute node 2, which joins at `epoch`.
 fn second(config: &IbvConfig, epoch: u64) -> Option<IbvFabric> {
     let there = devices::open(IbvConfig { epoch, ..config.clone() })?;
     there.serve_memory_as(MemoryNodeId(0), 1 << 16).unwrap();
@@ -244,7 +245,8 @@ fn batches_to_a_node_that_leaves_end() {
     let mut endpoint = here.endpoint(node(1), None).unwrap();
     let target = Target::Compute(node(2), 0);
     let message = [WorkRequest::Send(Message { from: node(1), body: [0; Message::WORDS] })];
-    // No worker receives. Two messages have room, the rest would wait without limit.
+    // No worker receives. Two messages have room, and the other messages would wait without a
+    // limit.
     for token in 0..5 {
         endpoint.post(target, token, &message).unwrap();
     }
@@ -261,14 +263,14 @@ fn batches_to_a_node_that_leaves_end() {
     assert_eq!(ended[2..], [Err(VerbError::Disconnected { target }); 3]);
     endpoint.post(target, 9, &message).unwrap();
     assert_eq!(next(&mut endpoint).result, Err(VerbError::Disconnected { target }));
-    // A worker with its first batch only now gets the same result.
+    // A worker that posts its first batch to the node only now gets the same result.
     let mut later = here.endpoint(node(1), None).unwrap();
     later.post(target, 1, &[WorkRequest::WriteWord { remote: 0, value: 1 }]).unwrap();
     assert_eq!(next(&mut later).result, Err(VerbError::Disconnected { target }));
 }
 
-/// A node leaves, and another one takes its name. Endpoints that have used the first go on with the
-/// second, with its keys and its queue pairs, and nothing reaches the first any more.
+/// A node leaves, and a new node takes its name. Endpoints that have used the old node continue
+/// with the new node's keys and queue pairs, and no request reaches the old node any more.
 #[test]
 fn a_node_that_comes_again_is_connected_anew() {
     let Some(two) = Two::new(devices::patient()) else { return };
@@ -278,7 +280,7 @@ fn a_node_that_comes_again_is_connected_anew() {
     assert_eq!((add(&mut idle, 2), two.word()), (Ok(1), 2));
 
     for (round, epoch) in [(0, THERE + 1), (1, THERE + 2)] {
-        // Other keys than those of the first node.
+        // The new node registers more regions, so its keys differ from those of the old node.
         let again = devices::open(IbvConfig { epoch, ..devices::patient() }).unwrap();
         again.add_compute_node(node(2)).unwrap();
         for _ in 0..3 {
@@ -320,12 +322,12 @@ fn a_node_that_is_fenced_touches_nothing_any_more_until_it_joins_anew() {
     assert_eq!((add(&mut endpoint, 2), two.word()), (Ok(1), 2));
     assert!(two.there.fence(own(), HERE, PATIENCE));
     assert_eq!(two.there.connections(), 0);
-    // The fenced process does not know of its fence yet. Its connection fails, and it gets no
-    // other.
+    // The fenced process does not know of the fence yet. Its connection fails, and the second
+    // process refuses a new connection.
     let gone = Err(VerbError::Disconnected { target: MEMORY });
     assert_eq!((add(&mut endpoint, 3), add(&mut endpoint, 4)), (gone, gone));
     assert_eq!((two.word(), two.there.connections()), (2, 0));
-    // Another process with its name and a higher epoch is accepted.
+    // A new process with the same name and a higher member epoch is accepted.
     let road = Arc::new(Higher(Arc::clone(&two.road)));
     let config = IbvConfig { epoch: HERE + 1, ..devices::patient() };
     let again = IbvFabric::join(config, road).unwrap();

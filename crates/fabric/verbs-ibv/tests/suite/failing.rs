@@ -22,7 +22,7 @@ use crate::devices;
 struct Cable(usize);
 
 impl Cable {
-    /// Loses all frames to the device.
+    /// Makes the network lose all frames to the device.
     fn pull(&self) {
         self.run(&format!("qdisc replace dev port{} root netem loss 100%", self.0));
     }
@@ -88,8 +88,9 @@ impl Adder {
     }
 }
 
-/// FAAs on a connection that fails again and again. Each completes once. An acknowledged FAA has
-/// taken effect once, an ambiguous one once or not at all. The fabric connects again by itself.
+/// FAAs on a connection that fails again and again. Each FAA completes once. An acknowledged FAA
+/// has taken effect once. An ambiguous FAA has taken effect once or not at all. The fabric connects
+/// again by itself.
 #[test]
 fn ambiguous_atomics_take_effect_once_or_not_at_all() {
     // The connection fails after about 7 times 17 ms.
@@ -112,7 +113,7 @@ fn ambiguous_atomics_take_effect_once_or_not_at_all() {
         olds: BTreeSet::new(),
     };
     for round in 0..6 {
-        // Requests are lost, or their acknowledgements.
+        // In one round requests are lost, in the next round their acknowledgements.
         let cable = Cable(1 + round % 2);
         let enough = adder.acknowledged + 100;
         adder.run_until(8, |adder| adder.acknowledged >= enough);
@@ -163,7 +164,7 @@ fn what_is_posted_to_a_port_that_is_down_ends_and_what_comes_later_works() {
     let limit = Duration::from_secs(2);
     let config = IbvConfig { timeout: 12, connect_timeout: limit, ..devices::patient() };
     let Some(fabric) = devices::open(config) else { return };
-    // Devices that the test above does not use, because it runs at the same time.
+    // The test uses other devices than the test above, because both run at the same time.
     if std::env::var_os("RXE_HOSTS").is_none() || fabric.devices().len() < 5 {
         return;
     }

@@ -1,4 +1,4 @@
-//! The names of files, and the removal of the files of ended processes.
+//! The names of a directory's files, and the removal of the files of ended processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,26 +14,32 @@ use super::owner::{large_of, take_over};
 use super::ring::Ends;
 use crate::{Cleaned, ShmError};
 
-/// The start of every name. The incarnation of a process and a dash come next.
+/// The start of every name. Next come the incarnation of a process, which is a random number that
+/// the process drew at its start, and a dash.
 const PREFIX: &str = "latchwork-";
+/// The number of hexadecimal digits of an incarnation in a name.
 const DIGITS: usize = 16;
 
 fn name(incarnation: u64, rest: &str) -> String {
     format!("{PREFIX}{incarnation:016x}-{rest}")
 }
 
+/// The name of a process's owner's file: its lock shows that the process lives.
 pub(crate) fn owner_name(incarnation: u64) -> String {
     name(incarnation, "owner")
 }
 
+/// The name of the file with the memory of a memory node.
 pub(crate) fn memory_name(incarnation: u64, id: MemoryNodeId) -> String {
     name(incarnation, &format!("memory-{}", id.0))
 }
 
+/// The name of the file with the page of a compute node.
 pub(crate) fn page_name(incarnation: u64, id: ComputeNodeId) -> String {
     name(incarnation, &format!("compute-{}", id.get()))
 }
 
+/// The name of the file of a region. `number` counts the regions of the process.
 pub(crate) fn region_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("region-{number}"))
 }
@@ -45,7 +51,7 @@ pub(crate) fn ring_name(ends: Ends) -> String {
     name(receiver.0, &rest)
 }
 
-/// A name that no other process opens.
+/// The name of a file that no other process opens.
 pub(crate) fn temporary_name(incarnation: u64, number: u64) -> String {
     name(incarnation, &format!("temporary-{number}"))
 }
@@ -70,10 +76,11 @@ fn incarnations(name: &str) -> Option<Vec<u64>> {
 
 /// The state of a process while its files are checked.
 enum Of {
-    /// The process lives, or that is unknown: the file belongs to another user, or another process
-    /// holds its lock.
+    /// The process lives, or its state is unknown: the owner's file belongs to another user, or
+    /// another process holds its lock.
     Somebody,
-    /// The process has ended. Holds the lock of its owner's file, if that file exists.
+    /// The process has ended. The value holds the lock of the process's owner's file, if that file
+    /// exists.
     Nobody { _lock: Option<File> },
 }
 
@@ -104,9 +111,11 @@ pub(crate) fn refused(action: &'static str, path: &Path, error: io::Error) -> Sh
 }
 
 /// Removes the files of ended processes, and counts them. The files of other users stay, unless
-/// this process is root. Every process makes and locks its owner's file first, and a cleaner
-/// removes that file last. So a file without an owner's file belongs to no living process, and the
-/// next cleaner finds everything that a dying cleaner left.
+/// this process is root.
+///
+/// Every process makes and locks its owner's file first, and a cleaner removes the owner's file
+/// last. So a file without an owner's file belongs to no living process. If a cleaner dies, the
+/// next cleaner finds all remaining files.
 pub(crate) fn clean(directory: &Path) -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let mut known = BTreeMap::new();
@@ -158,7 +167,8 @@ impl Cleaned {
     }
 }
 
-/// Removes the files that the process of this owner's file has in its other directory.
+/// Removes the files that the process of this owner's file has in `large`, its directory of huge
+/// pages.
 fn clean_large(large: &Path, owner: &Path, cleaned: &mut Cleaned) -> io::Result<()> {
     let of = |path: &Path| path.file_name()?.to_str().and_then(incarnations)?.first().copied();
     let files = match fs::read_dir(large) {

@@ -1,4 +1,4 @@
-//! [`Contact`]: the facts that a process needs in order to map a node's file.
+//! [`Contact`]: what a process must know to map the file of another process's node.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use crate::ShmError;
 
-/// The path and the length of a node's file, and the incarnation of its process.
+/// The path and the length in bytes of a node's file, and the incarnation of its process. The
+/// incarnation is a random number that the process drew at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Contact {
     pub(crate) incarnation: u64,
@@ -14,6 +15,7 @@ pub(crate) struct Contact {
     pub(crate) path: PathBuf,
 }
 
+/// The start of each contact's text, with the version of the text form.
 const KIND: &str = "shm1";
 
 impl fmt::Display for Contact {

@@ -1,4 +1,5 @@
-//! [`Directory`]: the files of this process, and the way to the files of other processes.
+//! [`Directory`]: makes and removes the files of this process, and maps the files of other
+//! processes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -26,16 +27,17 @@ use crate::ShmError;
 use crate::config::{HugePages, Place};
 use crate::name::ShmNodeName;
 
-/// How many names are tried before the directory counts as broken.
+/// The number of names that a process tries before it reports the directory as unusable.
 const NAMES_MAX: usize = 100;
 const _: () = assert!(NAMES_MAX > 1, "a name that is taken is tried again");
 
-/// One process's part of a directory. A drop of the value removes the files of the process, as far
-/// as the system permits.
+/// The files of one process in a directory. Dropping the value removes these files, as far as the
+/// system permits.
 pub(crate) struct Directory {
     path: PathBuf,
     handle: File,
-    /// The directory of memory nodes and regions, if it is another one.
+    /// The directory of huge pages for memory nodes and regions, if these have a directory of their
+    /// own.
     large: Option<(PathBuf, File)>,
     advise: bool,
     incarnation: u64,
@@ -101,7 +103,7 @@ impl Directory {
                         _owner: owner,
                     });
                 }
-                // The name is taken, or the directory was removed while it was empty.
+                // The name is taken, or another process removed the empty directory: try again.
                 Ok(None) => {}
                 Err((_, error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err((action, error)) => return Err(refused(action, &path, error)),
@@ -131,7 +133,7 @@ impl Directory {
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         let file = options.open(&path).map_err(failed("make a file", &path))?;
         self.made.lock().files.insert(path.clone());
-        // Whole pages: with huge pages a file has no other length.
+        // Round up to whole pages, because a file of huge pages has no other length.
         let whole = (bytes as u64).next_multiple_of(page_bytes(handle));
         let mapped = reserve(&file, &path, (handle, directory), whole)
             .and_then(|()| Ok(Region::map(&file, bytes, self.advise && large)?));
@@ -143,7 +145,8 @@ impl Directory {
 
     fn remove(&self, path: &Path) {
         if self.made.lock().files.remove(path) {
-            // A file that stays is removed at a start of another process after the end of this one.
+            // A file that cannot be removed now stays until this process has ended. The next start
+            // of another process removes it.
             let _ = remove(path);
         }
     }
@@ -159,13 +162,13 @@ impl Directory {
         self.make(&memory_name(self.incarnation, id), bytes, true)
     }
 
-    /// Makes the page of a compute node.
+    /// Makes the page of a compute node: the file that shows the node's state to peers.
     pub(crate) fn make_page(&self, id: ComputeNodeId) -> Result<Arc<Page>, ShmError> {
         let region = self.make(&page_name(self.incarnation, id), Page::BYTES, false)?;
         Ok(Arc::new(Page::create(region, self.incarnation, id)))
     }
 
-    /// Makes a region that peers can map after its registration.
+    /// Makes a region that peers can map after the region's registration.
     pub(crate) fn make_region(&self, bytes: usize) -> Result<Arc<Region>, ShmError> {
         let number = self.number();
         let region = self.make(&region_name(self.incarnation, number), bytes, true)?;
@@ -199,7 +202,7 @@ impl Directory {
         Contact { incarnation: self.incarnation, bytes: Page::BYTES as u64, path }
     }
 
-    /// Whether this process has made a file, or has opened it as a ring.
+    /// Whether this process has made the file at `path`, or has opened the file as a ring.
     pub(crate) fn has_made(&self, path: &Path) -> bool {
         self.made.lock().files.contains(path)
     }
@@ -214,7 +217,8 @@ impl Directory {
         }
     }
 
-    /// The owner's file of the process that made a contact.
+    /// The path of the owner's file of the process that made a contact. An error when the contact's
+    /// file is in another directory or has another name.
     pub(crate) fn owner_of(&self, contact: &Contact, name: &str) -> Result<PathBuf, ShmError> {
         let owner = owner_path(&self.path, contact.incarnation);
         let directory = contact.path.parent();
@@ -228,7 +232,7 @@ impl Directory {
         Ok(owner)
     }
 
-    /// Opens and maps a file of a process that lives.
+    /// Opens and maps the file of a contact. An error when the process of the contact has ended.
     fn map(&self, contact: &Contact, name: &str, large: bool) -> Result<Arc<Region>, ShmError> {
         let owner = self.owner_of(contact, name)?;
         let ended = || ShmError::Ended { path: contact.path.clone() };
@@ -277,16 +281,16 @@ impl Directory {
         Region::map(&file, bytes, self.advise).ok()
     }
 
-    /// Opens the ring between a node of this process and a node of another process. The first of
-    /// the two processes makes the ring, so neither waits for the other. The ring gets its name
-    /// when it is complete.
+    /// Opens the ring between a node of this process and a node of another process. The process
+    /// that comes first makes the ring, so neither process waits for the other. The ring gets its
+    /// name only when its content is complete.
     pub(crate) fn ring(&self, ends: Ends, capacity: usize) -> Result<Ring, ShmError> {
         let path = self.path.join(ring_name(ends));
         let layout = || ShmError::Layout { path: path.clone() };
         for _ in 0..NAMES_MAX {
             if let Some(file) = open_checked(&path, true)? {
                 self.made.lock().files.insert(path.clone());
-                // The whole file is mapped. The content of the file gives the capacity.
+                // The whole file is mapped, because only the content of the file has its capacity.
                 let bytes = file.metadata().map_err(failed("look at", &path))?.len();
                 let bytes = usize::try_from(bytes).map_err(|_| layout())?;
                 let region = Region::map(&file, bytes, false).map_err(|_| layout())?;
@@ -308,7 +312,7 @@ impl Directory {
         Err(layout())
     }
 
-    /// Removes the ring between two nodes after one of them was cut off.
+    /// Removes the file of the ring between two nodes, after one of the nodes was cut off.
     pub(crate) fn remove_ring(&self, ends: Ends) {
         self.remove(&self.path.join(ring_name(ends)));
     }
@@ -317,7 +321,8 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.made.lock().files);
-        // A file that cannot be removed here is removed at a later start of another process.
+        // A file that cannot be removed here stays until a later start of another process removes
+        // it.
         files.iter().for_each(|path| drop(remove(path)));
         let _ = remove(&owner_path(&self.path, self.incarnation));
     }

@@ -1,8 +1,9 @@
-//! Rings, and workers that park while other processes send, under every interleaving.
+//! Tests of rings, and of workers that park while other processes send, under the interleavings
+//! that the model checker loom explores. `scripts/loom.sh` runs them.
 //!
-//! A process is a thread here. The shared memory of the processes is in regions, as in real
-//! processes, and everything else is private to a thread. No model has a timer, so a message that
-//! waits permanently is a deadlock; `scripts/loom.sh`.
+//! A thread stands for a process. The shared memory of the processes is in regions, as in real
+//! processes, and everything else is private to a thread. No model has a timer, so loom reports a
+//! message that waits permanently as a deadlock.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,7 +30,7 @@ fn ends(sender: u8) -> Ends {
     Ends { receiver: (1, node(1)), sender: (u64::from(sender), node(sender)) }
 }
 
-/// A ring to node 1, as its sender and as its receiver see it.
+/// A ring to node 1: the sender's value and the receiver's value.
 fn ring(sender: u8) -> (Ring, Ring) {
     let region = Region::zeroed(Ring::bytes(CAPACITY)).unwrap();
     Ring::create(&region, CAPACITY, ends(sender));
@@ -55,7 +56,8 @@ fn pop(ring: &Ring) -> u64 {
     }
 }
 
-/// A model of many steps, with one preemption less than the other models have.
+/// Explores a model of many steps, with one preemption less than in the other models, to limit the
+/// run time.
 fn larger(body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.map(|bound| bound.saturating_sub(1).max(1));
@@ -112,7 +114,8 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
     });
 }
 
-/// A short message: each word that is read during its write doubles the interleavings.
+/// A message with two words that are not zero. Each word that a receiver may read during its write
+/// doubles the number of interleavings.
 fn short(value: u64) -> Message {
     let mut body = [0; Message::WORDS];
     body[..2].fill(value);
@@ -135,7 +138,7 @@ fn a_slot_that_is_filled_anew_while_two_threads_take_its_message_is_taken_once()
             move || receiver.pop(node(2)).map(|message| value_of(&message))
         });
         let first = receiver.pop(node(2)).map(|message| value_of(&message));
-        // The new ring replaces the first one.
+        // The receiver has taken a message, so there is room for a third.
         assert!(sender.push(&short(3)));
         let mut received: Vec<_> = first.into_iter().chain(other.join().unwrap()).collect();
         while let Some(message) = receiver.pop(node(2)) {
@@ -174,7 +177,7 @@ fn whoever_takes_a_message_sees_what_its_sender_did_before() {
 struct Cluster {
     mailbox: Arc<Mailbox>,
     lanes: Vec<Lane>,
-    /// The page as other processes have it mapped.
+    /// The page of node 1 as a process of a peer opens it.
     page: Arc<Page>,
 }
 
@@ -241,7 +244,8 @@ impl Server {
         Server { executor, serve }
     }
 
-    /// The received messages, once there are `count` of them.
+    /// Runs the worker until it has received `count` messages; returns the messages in ascending
+    /// order.
     fn receive(mut self, count: usize) -> Vec<u64> {
         let serve = self.serve;
         self.executor.block_on(poll_fn(|cx| {
@@ -301,7 +305,7 @@ fn one_who_dies_before_the_wake_keeps_nobody_else_from_waking() {
         let Cluster { mailbox, mut lanes, page } = cluster(&[2, 3]);
         let server = Server::new(&mailbox);
         let living = lanes.remove(0);
-        // This sender rings a parked worker and dies then.
+        // This sender sets its bit for a parked worker, and dies before the wake.
         let dying = thread::spawn(move || page.ring_and_die(node(3)));
         let sender = thread::spawn(move || assert!(living.send(&message(7))));
         assert_eq!(server.receive(1), [7]);
@@ -314,11 +318,12 @@ fn one_who_dies_before_the_wake_keeps_nobody_else_from_waking() {
 fn a_worker_that_is_rung_and_leaves_hands_the_message_on() {
     larger(|| {
         let Cluster { mailbox, mut lanes, .. } = cluster(&[2]);
-        // The first parking spot is the one that is rung.
+        // A sender rings the first parking spot, and the idler has it.
         let idler = ShmInbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let server = Server::new(&mailbox);
         let leaver = thread::spawn(move || {
-            // The idler parks, is perhaps rung, and leaves without a check of the inbox.
+            // The idler parks and leaves without a poll of the inbox. A sender may ring it in
+            // between.
             idler.park();
             drop(idler);
         });

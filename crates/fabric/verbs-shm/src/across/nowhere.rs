@@ -1,4 +1,5 @@
-//! [`Directory`] on systems where processes cannot share one: no value of it exists.
+//! [`Directory`] on systems without shared directories: a type without values, so no call of its
+//! methods ever happens.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! [`Owner`]: the file that identifies a process, and whose lock shows that the process lives.
+//! [`Owner`]: the owner's file, which identifies a process. The lock of the file shows that the
+//! process lives.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,12 +16,13 @@ use rustix::time::Timespec;
 
 use crate::{ProcessEnd, ShmError};
 
-/// The process that holds an owner's file.
+/// The process that holds an owner's file, as the file describes it.
 ///
 /// The lock decides whether the process lives. The kernel releases the lock when the process has
 /// ended for any reason, after its threads have left its memory. So a file without a lock belongs
 /// to a process that has ended, or that has just made this file and no other file yet. The process
-/// id serves only to kill the process. The id is trusted when the kernel confirms two facts:
+/// id serves only to kill the process. A caller trusts the id only when the kernel confirms two
+/// facts:
 ///
 /// 1. The process with this id holds the lock.
 /// 2. The process started at the time in the file.
@@ -29,9 +31,10 @@ struct Identity {
     pid: i32,
     /// The start time of the process, in clock ticks since the machine started.
     started: u64,
-    /// The namespace of the process id, which has a meaning only there.
+    /// The inode number of the process id namespace. The process id has a meaning only in this
+    /// namespace.
     namespace: u64,
-    /// The other directory with files of the process.
+    /// The directory of huge pages with further files of the process, if any.
     large: Option<PathBuf>,
 }
 
@@ -72,19 +75,21 @@ fn started(pid: i32) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // The name may contain any character. After it comes the third field; the start is field 22.
+    // The second field is the name in parentheses, which may contain any character. So the search
+    // begins behind the last parenthesis, at the third field. The start time is field 22.
     let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3));
     let start = start.and_then(|start| start.parse().ok());
     start.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// This process's own file, locked until this value is dropped. The code that removes the process's
-/// other files also removes this one.
+/// This process's owner's file, locked until this value is dropped.
+/// [`Directory`](super::directory::Directory) removes the file together with the process's other
+/// files.
 pub(crate) struct Owner(#[allow(dead_code)] File);
 
 impl Owner {
-    /// Makes the file and takes its lock. `None` when the name is taken, when another process held
-    /// or checked the lock at the wrong moment, or when a cleaner has removed the new file.
+    /// Makes the file and takes its lock. `None` when the name is taken, when another process has
+    /// the lock at the same moment, or when a cleaner has removed the new file.
     pub(crate) fn create(path: &Path, large: Option<&Path>) -> io::Result<Option<Owner>> {
         let identity = Identity::own(large.map(Path::to_owned))?;
         let mut options = OpenOptions::new();
@@ -99,8 +104,8 @@ impl Owner {
             Err(error) => return Err(error),
         };
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // A cleaner that finds the file before it is locked takes it for the file of a dead
-        // process.
+        // A cleaner that finds the file before the lock is taken assumes that its process has
+        // ended, and removes the file.
         let still_there =
             fs::symlink_metadata(path).is_ok_and(|found| Some(found.ino()) == inode(&file));
         if locked.is_err() || !still_there {
@@ -139,7 +144,8 @@ pub(crate) fn open_checked(path: &Path, write: bool) -> Result<Option<File>, Shm
 /// Whether the process of this owner's file lives. True also while a cleaner holds the lock, and
 /// when the lock cannot be checked.
 fn is_held(file: &File) -> bool {
-    // A shared lock, so that two checkers do not take each other for the owner.
+    // The check takes a shared lock, so that of two checking processes neither takes the other for
+    // the owner.
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
             let _ = flock(file, FlockOperation::Unlock);
@@ -163,7 +169,7 @@ pub(crate) fn take_over(path: &Path) -> Option<File> {
 }
 
 /// Whether the lock of the file becomes free within `patience`. Another process may hold the lock
-/// for a short time, to check it or to clean up.
+/// for a short time, to check the lock or to clean up.
 fn is_left(file: &File, patience: Duration) -> bool {
     let clock = Clock::start();
     let deadline = clock.now() + patience;
@@ -182,13 +188,15 @@ pub(crate) fn lives(path: &Path) -> Result<bool, ShmError> {
     Ok(open_checked(path, false)?.is_some_and(|file| is_held(&file)))
 }
 
-/// The other directory with files of the process whose owner's file is at `path`.
+/// The directory of huge pages with files of the process whose owner's file is at `path`. `None`
+/// also when the file cannot be read.
 pub(crate) fn large_of(path: &Path) -> Option<PathBuf> {
     read_identity(&mut open_checked(path, false).ok()??)?.large
 }
 
 /// The id of the process that holds the lock of the file, according to the kernel. The search
-/// compares inode numbers only, so a lock on another file system may have the same number.
+/// compares inode numbers only. So it may find the lock of a file with the same number on another
+/// file system.
 fn holder(file: &File) -> Option<i32> {
     let wanted = inode(file)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -211,14 +219,14 @@ fn read_identity(file: &mut File) -> Option<Identity> {
 /// Kills the process whose owner's file is at `path`, and waits for its end, for at most
 /// `patience`.
 ///
-/// No other process is ever killed:
+/// Why the call kills no other process:
 ///
-/// 1. The call opens a handle of the process with the id in the file. A handle never changes its
-///    process.
+/// 1. The call opens a handle (pidfd) of the process with the id in the file. A handle stays with
+///    its process, also when the id is used again.
 /// 2. The call checks that the process with this id started at the time in the file.
 /// 3. The call checks that the process with this id holds the lock of the file.
-/// 4. The call sends the signal to the handle. If the process of the handle still exists, it had
-///    the id during both checks, so the checks were about this process. Otherwise the signal
+/// 4. The call sends the signal to the handle. If the handle's process still exists, this process
+///    had the id during both checks. So both checks were about this process. Otherwise the signal
 ///    reaches no process.
 pub(crate) fn stop(path: &Path, patience: Duration) -> Result<ProcessEnd, ShmError> {
     let unproven = |why| Err(ShmError::Unproven { path: path.to_owned(), why });
@@ -268,7 +276,8 @@ pub(crate) fn stop(path: &Path, patience: Duration) -> Result<ProcessEnd, ShmErr
         None => return unproven("/proc/locks does not say who holds its lock"),
     }
     match pidfd_send_signal(&process, Signal::KILL) {
-        // `SRCH`: the process has just ended. The handle reports when its memory is left.
+        // `SRCH`: the process has just ended. The poll below still waits until the handle reports
+        // the end.
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => return Err(failed("kill the process")(error)),
     }

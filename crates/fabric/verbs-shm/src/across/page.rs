@@ -1,4 +1,5 @@
-//! [`Page`]: the file in which a compute node shows its state to the processes of its peers.
+//! [`Page`]: the file in which a compute node shows its state to the processes of its peers. The
+//! steps P, B and K are those of the parent module's argument.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
 
-/// The layout: constant words first, then words that change, each kind on CPU cache lines of its
-/// own.
+/// The layout in words of 8 bytes: first constant words, then words that change. Each kind is on
+/// CPU cache lines of its own.
 ///
 /// ```text
 ///   word 0 1            2        16      32..36            48     64..576           1024..3072
@@ -16,7 +17,7 @@ use latchwork_verbs::{ComputeNodeId, Region, RegionKey, WORD};
 ///                                                                 key, file, bytes  rung, turn
 /// ```
 ///
-/// Other processes write only to the parking spots, which they ring. The node's process writes all
+/// Other processes write only the words of the parking spots. The node's own process writes all
 /// words.
 #[cfg(not(loom))]
 mod layout {
@@ -47,9 +48,12 @@ mod layout {
 
 use layout::{ACTIVE, BED_WORDS, BEDS, COUNT, MAGIC, PARKED, REGIONS, REGIONS_MAX};
 
+// Indices of words, which both layouts share.
 const INCARNATION: usize = 1;
 const NODE: usize = 2;
+/// The number of words of an entry in the table of regions.
 const REGION_WORDS: usize = 4;
+/// The number of bits of a word.
 const BITS: usize = u64::BITS as usize;
 #[cfg(not(loom))]
 const _: () = assert!(
@@ -100,26 +104,28 @@ impl Page {
 
     // ---- polling workers ------------------------------------------------------------------------
 
-    /// How many of the node's workers poll. Only the node's own process changes the count.
+    /// The number of the node's workers that are active. Only the node's own process changes the
+    /// count.
     #[inline]
     pub(crate) fn active(&self) -> &AtomicU64 {
         self.word(ACTIVE)
     }
 
-    /// P: the worker of this parking spot is about to park. Several threads of one process write
-    /// the word.
+    /// Step P: records that the worker of this parking spot is about to park. The change is an
+    /// atomic read-modify-write, because several threads of the node's process change the same
+    /// word.
     pub(crate) fn set_parked(&self, bed: usize) {
         strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         self.word(PARKED + bed / BITS).fetch_or(1 << (bed % BITS), Ordering::Relaxed);
     }
 
-    /// The worker of this parking spot is awake.
+    /// Records that the worker of this parking spot is awake.
     pub(crate) fn clear_parked(&self, bed: usize) {
         strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         self.word(PARKED + bed / BITS).fetch_and(!(1 << (bed % BITS)), Ordering::Relaxed);
     }
 
-    /// A parking spot with a parked worker, as far as this process sees.
+    /// A parking spot whose worker is parked, according to the page; `None` when there is none.
     fn parked(&self) -> Option<usize> {
         (0..Self::BEDS_MAX.div_ceil(BITS)).find_map(|word| {
             let bits = self.word(PARKED + word).load(Ordering::Relaxed);
@@ -135,13 +141,13 @@ impl Page {
         self.word(BEDS + bed * BED_WORDS)
     }
 
-    /// Index of the word that changes with every wake.
+    /// The index of the word `turn`, which every wake changes.
     fn turn(bed: usize) -> usize {
         strict_assert!(bed < Self::BEDS_MAX, "parking spot {bed} is outside the page");
         BEDS + bed * BED_WORDS + 1
     }
 
-    /// The value that each wake changes. To be read before the last check of whether to sleep.
+    /// The value of `turn`. A worker reads it before the last check of whether to sleep.
     pub(crate) fn turn_of(&self, bed: usize) -> u64 {
         // Acquire: a thread that sees the change sees everything before the change.
         self.word(Self::turn(bed)).load(Ordering::Acquire)
@@ -149,31 +155,33 @@ impl Page {
 
     /// Sleeps until a wake changes `turn`, for at most `at_most`.
     pub(crate) fn sleep_while_turn_is(&self, bed: usize, turn: u64, at_most: Option<Duration>) {
-        // The low half is enough: no worker gets four billion wakes between two instructions.
+        // The low 32 bits are enough, because four billion wakes do not happen between the read of
+        // `turn` and the sleep.
         self.0.sleep_while(Self::turn(bed), turn as u32, at_most);
     }
 
-    /// Whether another process has rung since the last call. The call takes all rings at once. To
-    /// be called after [`Page::turn_of`], before each sleep.
+    /// Whether another process has rung this parking spot since the last call. The call clears the
+    /// bits of all senders. To be called after [`Page::turn_of`], before each sleep.
     pub(crate) fn take_rung(&self, bed: usize) -> bool {
-        // Acquire: the next sweep finds the messages that were sent before the ring.
+        // Acquire: the next sweep finds the messages that were sent before the bit was set.
         self.rung(bed).load(Ordering::Relaxed) != 0
             && self.rung(bed).swap(0, Ordering::Acquire) != 0
     }
 
-    /// K: wakes one of the parked workers, on behalf of node `by`. The caller has executed a full
-    /// memory fence.
+    /// Step K: wakes one of the parked workers for a message of node `by`. The caller has executed
+    /// a full memory fence after it stored the message.
     #[cold]
     pub(crate) fn wake_one(&self, by: ComputeNodeId) {
         let Some(bed) = self.parked() else { return };
         let bit = 1 << by.index();
-        // If the bit is already set, a thread of this process has woken the worker or is about to.
+        // If the bit is already set, another thread of this process has woken the worker or is
+        // about to.
         if self.rung(bed).fetch_or(bit, Ordering::Release) & bit == 0 {
             self.wake(bed);
         }
     }
 
-    /// The first half of K, by a process that is killed after it.
+    /// The first half of step K, for a process that is killed before the second half.
     #[cfg(all(test, loom))]
     pub(crate) fn ring_and_die(&self, by: ComputeNodeId) {
         latchwork_runtime::sync::fence(Ordering::SeqCst);
@@ -189,8 +197,9 @@ impl Page {
         self.0.wake_sleepers(Self::turn(bed));
     }
 
-    /// Takes a node's bit out of all parking spots, and wakes the sleeper of each spot that had any
-    /// ring: the node may have died between setting the bit and waking.
+    /// Takes a node's bit out of all parking spots, and wakes the worker of each spot at which any
+    /// bit was set. The wake is needed because the node may have died after it set the bit and
+    /// before it woke the worker.
     pub(crate) fn forget(&self, by: ComputeNodeId) {
         for bed in 0..Self::BEDS_MAX {
             if self.rung(bed).fetch_and(!(1 << by.index()), Ordering::Relaxed) != 0 {
@@ -201,8 +210,9 @@ impl Page {
 
     // ---- regions --------------------------------------------------------------------------------
 
-    /// Publishes a region to peers: its key, the number of its file, its length. Returns false when
-    /// there are too many regions. Two threads must not call this function at the same time.
+    /// Publishes a region to peers: its key, the number of its file, and its length in bytes.
+    /// Returns false when the page has no free entry. Two threads must not call this function at
+    /// the same time.
     pub(crate) fn add_region(&self, key: RegionKey, file: u64, bytes: usize) -> bool {
         let count = self.word(COUNT).load(Ordering::Relaxed) as usize;
         if count >= REGIONS_MAX {
@@ -220,7 +230,7 @@ impl Page {
         true
     }
 
-    /// The number of a region's file, and its length in bytes.
+    /// The number of a region's file, and its length in bytes; `None` when no region has this key.
     pub(crate) fn find_region(&self, key: RegionKey) -> Option<(u64, usize)> {
         let count = self.word(COUNT).load(Ordering::Acquire) as usize;
         (0..count.min(REGIONS_MAX)).find_map(|index| {

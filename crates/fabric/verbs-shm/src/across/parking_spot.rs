@@ -1,4 +1,5 @@
-//! [`SharedParkingSpot`]: a worker's parking spot on the page of its node.
+//! [`SharedParkingSpot`]: the word on the page of a node on which one of the node's workers sleeps.
+//! Other processes can wake the worker through this word.
 
 use std::sync::Arc;
 use std::time::Duration;

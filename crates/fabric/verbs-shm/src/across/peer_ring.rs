@@ -17,7 +17,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Joins the ring from node `from` with the page of the receiving node.
+    /// Makes the value from the ring that starts at node `from` and the page of the receiving node.
     pub(crate) fn new(ring: Ring, page: Arc<Page>, from: ComputeNodeId) -> Self {
         Lane { ring, page, from }
     }
@@ -49,7 +49,8 @@ struct Incoming {
 #[derive(Default)]
 pub(crate) struct Lanes {
     incoming: RwLock<Vec<Incoming>>,
-    // One more than the number of changes of the list, so that a new copy with version 0 is old.
+    // One more than the number of changes of the list. So a new [`View`], with version 0, is out of
+    // date.
     version: Version,
 }
 
@@ -90,8 +91,8 @@ impl Lanes {
     }
 }
 
-/// One worker's copy of the list of rings that lead to its node. Only after a change of the list
-/// does polling take the lock of the list, which other workers take, too.
+/// One worker's copy of the list of rings that lead to its node. The worker takes the lock of the
+/// list, which all workers share, only after a change of the list.
 #[derive(Default)]
 pub(crate) struct View(Mutex<Seen>);
 
@@ -105,7 +106,7 @@ struct Seen {
 }
 
 impl View {
-    /// Takes a message from some ring.
+    /// Takes a message from one of the rings; `None` when no ring has a complete message.
     #[inline]
     pub(crate) fn pop(&self, lanes: &Lanes) -> Option<Message> {
         let mut seen = self.0.lock();
@@ -131,7 +132,8 @@ impl View {
 impl Seen {
     #[cold]
     fn renew(&mut self, lanes: &Lanes, version: u64) {
-        // The list may be newer than the version. Then the list is copied once more than needed.
+        // The list may already be newer than `version`. In this case the next poll copies the list
+        // once more than needed.
         *self = Seen { version, lanes: lanes.incoming.read().clone(), next: 0 };
     }
 }

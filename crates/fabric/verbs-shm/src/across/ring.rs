@@ -8,8 +8,8 @@ use latchwork_verbs::{ComputeNodeId, Message, Region, WORD};
 
 use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 
-/// A bounded ring between two processes. One process fills the ring and the other empties it, each
-/// with any number of threads.
+/// A bounded ring between two processes. One process fills the ring and the other process empties
+/// the ring. Each process may use any number of threads.
 ///
 /// ```text
 ///   word 0      1         2, 3          4, 5         32      512                528
@@ -21,36 +21,38 @@ use crate::queue::{LONG, SLOT_WORDS, read_message, write_message};
 /// ```
 ///
 /// `tail`, the next position to be filled, is private to the sender and in no file. The sender's
-/// threads claim positions by compare-and-swap, as in the queue of one process. `head` is the next
-/// position to be taken.
+/// threads claim positions by compare-and-swap, as in [`Queue`](crate::queue::Queue). `head` is the
+/// next position to be taken.
 ///
-/// Why no message is taken half:
+/// Why no receiver takes a torn message:
 ///
 /// 1. A receiver copies the message first, and then moves `head` by a compare-and-swap.
-/// 2. A sender fills only positions less than `capacity` beyond `head`.
-/// 3. So if the compare-and-swap succeeds, no sender refilled the slot during the copy.
+/// 2. A sender refills the slot of position p only for position p + `capacity`, and only after
+///    `head` has passed p.
+/// 3. `head` only grows. So if the compare-and-swap from p succeeds, `head` was not beyond p during
+///    the copy, and no sender refilled the slot.
 /// 4. `head` moves only after the copy. So `head` alone shows a sender that a slot is free, and the
-///    sender does not read the slot.
+///    sender need not read the slot.
 ///
 /// After the ring is made, the receiver's process alone writes `head`, and the sender's process
-/// alone writes the slots. A process that dies leaves nothing there that harms the other process:
-/// see the parent module.
+/// alone writes the slots. The [parent module](super) argues why the death of one process does not
+/// block the other.
 pub(crate) struct Ring {
     region: Arc<Region>,
     mask: u64,
     tail: Tail,
 }
 
-/// State that only the sending process has, on a CPU cache line of its own.
+/// State of the sending process, in private memory and on a CPU cache line of its own.
 #[repr(align(128))]
 struct Tail {
     next: AtomicU64,
-    /// The last value of `head` that the sender read. Most sends need not load the cache line of
-    /// `head`.
+    /// The last value of `head` that a sender read. While this value shows room, a send need not
+    /// load `head` itself, which the receiver changes.
     head: AtomicU64,
 }
 
-/// The two ends of a ring.
+/// The two ends of a ring. Each end is the incarnation of a process and a node of that process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     pub(crate) receiver: (u64, ComputeNodeId),
@@ -68,6 +70,7 @@ impl Ends {
 const MAGIC: u64 = u64::from_le_bytes(*b"latchrg1");
 #[cfg(loom)]
 const MAGIC: u64 = 2;
+// Indices of words in the file of a ring: the layout in the documentation of `Ring`.
 const CAPACITY: usize = 1;
 const ENDS: usize = 2;
 #[cfg(not(loom))]
@@ -124,7 +127,7 @@ impl Ring {
         &self.region.atomics()[HEAD]
     }
 
-    /// The slot of a position: the turn, the head and the message.
+    /// The slot of a position: the turn, the head word of the slot, and the message.
     #[inline]
     fn slot(&self, position: u64) -> &[AtomicU64; SLOT_WORDS] {
         let first = SLOTS + (position & self.mask) as usize * SLOT_WORDS;
@@ -136,15 +139,15 @@ impl Ring {
         slot.expect("checked when opened: the mask leads to no slot beyond the region")
     }
 
-    /// Appends `message`; false when there is no room. For the sending process. Has release order;
-    /// see [`Ring::pop`].
+    /// Appends `message`; false when there is no room. Only the sending process may call this. Has
+    /// release order; see [`Ring::pop`].
     #[inline]
     pub(crate) fn push(&self, message: &Message) -> bool {
         let mut position = self.tail.next.load(Ordering::Relaxed);
         loop {
-            // Acquire: the receiver had read the slot's last message before it moved `head`. The
-            // order also holds when another thread of this process read `head` and stored the value
-            // in `tail`.
+            // Acquire: the receiver read the slot's last message before it moved `head`, so this
+            // thread's writes to the slot come after that read. The order also holds when another
+            // thread of this process read `head` and stored the value in `tail`.
             let room = |head: u64| position.wrapping_sub(head) <= self.mask;
             if !room(self.tail.head.load(Ordering::Acquire)) {
                 let head = self.head().load(Ordering::Acquire);
@@ -176,8 +179,8 @@ impl Ring {
         }
     }
 
-    /// Takes the oldest message, if the message is complete. For the receiving process. Has acquire
-    /// order: the receiver sees everything that the sender did before the push.
+    /// Takes the oldest message, if the message is complete. Only the receiving process may call
+    /// this. Has acquire order: the receiver sees everything that the sender did before the push.
     #[inline]
     pub(crate) fn pop(&self, sender: ComputeNodeId) -> Option<Message> {
         loop {
@@ -187,8 +190,8 @@ impl Ring {
             if found <= position {
                 return None;
             }
-            // Another value is usually larger: since the load of `head`, other threads took so many
-            // messages that the slot was filled again.
+            // Any other value is usually larger. Then other threads took so many messages since the
+            // load of `head` that a sender filled the slot again.
             if found == position.wrapping_add(1) {
                 let message = read_message(head, words, sender);
                 // Release: the copy ends before the sender can see that there is room.
@@ -202,15 +205,15 @@ impl Ring {
                     return Some(message);
                 }
             } else if self.head().load(Ordering::Relaxed) == position {
-                // A value that no correct sender writes.
+                // `head` has not moved, so no correct sender wrote this value.
                 return None;
             }
         }
     }
 
-    /// Whether the oldest position may hold a message. After a full memory fence, false is certain
-    /// for messages that were complete before the fence. True may be wrong. The call itself gives
-    /// no memory order.
+    /// Whether the oldest position may hold a message. To be called after a full memory fence:
+    /// false means that no complete message was at the oldest position before the fence. True may
+    /// be wrong. The call itself gives no memory order.
     pub(crate) fn has_ready(&self) -> bool {
         let position = self.head().load(Ordering::Relaxed);
         self.slot(position)[0].load(Ordering::Relaxed) > position

@@ -1,4 +1,4 @@
-//! Allocation of all memory of a file before any process touches the file.
+//! Allocates all memory of a file before any process touches the file.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::ShmError;
 
-/// The bytes that one call allocates. A signal may interrupt a call, and the call is then repeated.
-/// So a call is short.
+/// The bytes that one call allocates. A call that a signal interrupts is repeated from its start,
+/// so each call must be short.
 const STEP: u64 = 256 << 20;
 /// The file system type of `tmpfs`, a file system in memory.
 const TMPFS: i128 = 0x0102_1994;
@@ -20,7 +20,7 @@ pub(crate) fn page_bytes(directory: &File) -> u64 {
     fstatfs(directory).map_or(4096, |stats| (stats.f_bsize as u64).max(4096))
 }
 
-/// The free bytes; `None` when they are unknown.
+/// The free bytes of the directory's file system; `None` when their number is unknown.
 fn free(directory: &File) -> Option<u64> {
     let (stats, kind) = (fstatvfs(directory).ok()?, fstatfs(directory).ok()?.f_type as i128);
     // A `tmpfs` without a limit reports 0 blocks.
@@ -39,8 +39,8 @@ fn available_memory() -> Option<u64> {
     Some((find("MemAvailable:")? + find("SwapFree:").unwrap_or(0)) << 10)
 }
 
-/// Allocates `bytes` of memory for an empty file in `directory`. Missing memory is an error here,
-/// so no process is killed later when it touches the file.
+/// Allocates `bytes` of memory for an empty file in `directory`. Missing memory is an error at this
+/// point. So no process is killed later because it touches the file.
 pub(crate) fn reserve(
     file: &File,
     path: &Path,

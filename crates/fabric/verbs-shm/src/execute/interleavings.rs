@@ -1,5 +1,6 @@
-//! The order of one worker's requests as other threads see it; `scripts/loom.sh`. The memory fences
-//! are those for processors whose atomic instructions are no full memory fences.
+//! Tests of the order in which other threads see one worker's requests, with the model checker loom
+//! (`scripts/loom.sh`). The memory fences are those for processors whose atomic instructions are no
+//! full memory fences.
 
 use latchwork_runtime::sync::{Arc, AtomicU64};
 use loom::thread;
@@ -27,7 +28,8 @@ fn add(barriers: &mut Barriers, word: &AtomicU64) -> u64 {
     barriers.around_atomic(|| word.fetch_add(1, Ordering::AcqRel))
 }
 
-/// Both threads run their half on the words (own, other's, common). Returns the results of both.
+/// Two threads each run `half` on three words: the thread's own, the other thread's, and a common
+/// one. Returns both results.
 fn crosswise(half: fn(&AtomicU64, &AtomicU64, &AtomicU64) -> u64) -> (u64, u64) {
     let memory = memory();
     let other = thread::spawn({
@@ -140,7 +142,8 @@ fn a_write_is_there_before_the_atomic_behind_it() {
 
 #[test]
 fn what_a_read_brings_is_newer_than_what_its_node_gave_up_before() {
-    // One worker takes the frame's state back, and the READ of another worker fills the frame.
+    // One worker changes the frame's state, so that the last line is not in the frame any more.
+    // Then the READ of another worker fills the frame with the next line.
     loom::model(|| {
         let memory = memory();
         let [state, bytes, go] = [0, 1, 2];

@@ -1,4 +1,4 @@
-//! The part of a fabric that needs other processes, on systems without that part: every call fails.
+//! The calls that concern other processes, on systems other than Linux: every call fails.
 
 use std::path::Path;
 use std::time::Duration;

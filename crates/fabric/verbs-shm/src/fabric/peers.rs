@@ -1,4 +1,5 @@
-//! The part of a fabric in a directory that deals with other processes.
+//! The calls of a fabric in a directory that concern other processes: peers, contacts, and the end
+//! of a process.
 
 use std::io;
 use std::path::Path;
@@ -19,8 +20,8 @@ use crate::node::{Elsewhere, Memory, Node, Post};
 use crate::shared::Shared;
 
 impl ShmFabric {
-    /// Makes a fabric of all processes that use this directory, without nodes and without peers.
-    /// The call first removes the files of ended processes. It changes no file of a living process.
+    /// Makes this process's part of the fabric in a directory, without nodes and without peers. The
+    /// call first removes the files of ended processes, and changes no file of a living process.
     ///
     /// # Errors
     /// When the directory cannot be used.
@@ -47,8 +48,8 @@ impl ShmFabric {
         self.shared.directory.as_ref().ok_or(ShmError::OneProcess)
     }
 
-    /// The text that peers in other processes need for [`ShmFabric::add_peer`] of a node of this
-    /// process.
+    /// The contact of a node of this process: the text that other processes need for
+    /// [`ShmFabric::add_peer`].
     ///
     /// # Errors
     /// [`ShmError::OneProcess`], and [`ShmError::Unknown`] when this process has no such node.
@@ -75,8 +76,8 @@ impl ShmFabric {
     /// Adds a node of another process as a peer. A node that was cut off may come back under its
     /// name, with a new contact.
     ///
-    /// Both sides must add each other before either side sends: a node receives nothing from a node
-    /// that it does not know. Either side may be first.
+    /// Both processes must add each other's compute nodes before either sends, because a node
+    /// receives messages only from nodes that its process has added. Either process may be first.
     ///
     /// # Errors
     /// [`ShmError::OneProcess`], [`ShmError::Known`], [`ShmError::Ended`], [`ShmError::NoRoom`],
@@ -123,8 +124,9 @@ impl ShmFabric {
             }
             other => other.is_some(),
         };
-        // An earlier call was for this start of the process. If that call succeeded, the cut-off
-        // has removed the rings of that start, with the messages in them.
+        // An earlier call was for this same start of the process. If the earlier call succeeded,
+        // the cut-off has removed the rings, with the messages in them. So a second connection
+        // would lose messages.
         if !self.shared.meet((contact.incarnation, id)) {
             return Err(known());
         }
@@ -169,13 +171,13 @@ impl ShmFabric {
         lives(&directory.owner_of(&contact, &directory.name_of(node, contact.incarnation))?)
     }
 
-    /// Kills the process that made a contact, and returns when the process has ended. From then on
-    /// the process touches no memory. This call is for a process that may still run although its
-    /// lease has ended. The caller also [disconnects](ShmFabric::disconnect) the nodes of the
-    /// process.
+    /// Kills the process that made a contact, and returns when the process has ended. After the
+    /// return the process touches no memory. This call is for a process that may still run although
+    /// its lease has ended. The caller must also [disconnect](ShmFabric::disconnect) the nodes of
+    /// the process.
     ///
-    /// Kills a process only if it holds the lock of its files in this fabric's directory, and if
-    /// the kernel confirms its start time.
+    /// The call kills a process only if the process holds the lock of its owner's file in this
+    /// fabric's directory. The kernel must also confirm the start time in this file.
     ///
     /// # Errors
     /// [`ShmError::NotEnded`] when the process still exists after `patience`,

@@ -1,5 +1,6 @@
-//! Workers that park, and messages, under every interleaving, through the real executor. No model
-//! has a timer, so a message that waits permanently is a deadlock; `scripts/loom.sh`.
+//! Tests of workers that park while messages come, with the real executor and the model checker
+//! loom (`scripts/loom.sh`). No model has a timer, so loom reports a message that waits permanently
+//! as a deadlock.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -70,7 +71,7 @@ impl Server {
         Server { executor, serve }
     }
 
-    /// The received messages, once there are `count` of them.
+    /// Runs the worker until it has received `count` messages; returns the messages.
     fn receive(mut self, count: usize) -> Vec<u64> {
         let serve = self.serve;
         self.executor.block_on(poll_fn(|cx| {
@@ -113,7 +114,7 @@ fn an_active_worker_that_leaves_hands_its_messages_to_one_that_parks() {
     loom::model(|| {
         let mailbox = mailbox();
         let server = Server::new(&mailbox);
-        // The idler is active, never polls, and ends at some time.
+        // The idler is active and never polls. Another thread drops it at some time.
         let idler = ShmInbox::new(mailbox.clone()).subscribe(RealDriver::new().notifier());
         let leaver = thread::spawn(move || drop(idler));
         let sender = thread::spawn(move || assert!(mailbox.send(&message(7))));
@@ -131,7 +132,8 @@ fn a_worker_that_is_woken_and_leaves_hands_the_message_on() {
         let other = thread::spawn({
             let mailbox = mailbox.clone();
             move || {
-                // The idler parks, is perhaps woken, and leaves without a check of the inbox.
+                // The idler parks and leaves without a poll of the inbox. A sender may wake it in
+                // between.
                 let idler = ShmInbox::new(mailbox).subscribe(RealDriver::new().notifier());
                 idler.park();
                 drop(idler);

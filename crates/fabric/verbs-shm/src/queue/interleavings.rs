@@ -1,4 +1,4 @@
-//! The queue under every interleaving; `scripts/loom.sh`.
+//! Tests of the queue with the model checker loom (`scripts/loom.sh`).
 
 use latchwork_runtime::sync::{Arc, AtomicBool, yield_now};
 use loom::thread;
@@ -59,7 +59,8 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(2));
         assert!(queue.push(&message(1)) && queue.push(&message(2)));
-        // A short message over a long one: nothing of the long one's second half may stay.
+        // A short message overwrites a long message. The receiver must not get any word of the long
+        // message.
         let mut short = message(0);
         short.body[..FIRST].fill(3);
         let sender = thread::spawn({

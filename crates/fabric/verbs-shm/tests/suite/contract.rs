@@ -15,8 +15,8 @@ use crate::common::{Directory, Process, compute, hear, introduce, memory, node, 
 
 /// The scripts of a test share memory of the test, so all of them run on threads of one process.
 struct Threads {
-    // The fabric of the memory nodes, then those of the compute nodes. All are the same in one
-    // process.
+    // First the fabric of the memory nodes, then the fabrics of the compute nodes. In the mode with
+    // one fabric, all are the same.
     fabrics: Vec<ShmFabric>,
     regions: Vec<Arc<Region>>,
     _server: Option<Process>,
@@ -147,8 +147,8 @@ fn child() {
     while hear().is_some() {}
 }
 
-/// [`latchwork_verbs::Request::ReadIf`] permits a fabric to leave the READ out. This fabric does
-/// so, and the buffer keeps its content.
+/// [`latchwork_verbs::WorkRequest::ReadIf`] permits a fabric to leave the READ out. This fabric
+/// leaves the READ out, and the buffer keeps its content.
 #[test]
 fn a_read_with_a_false_condition_is_left_out() {
     use latchwork_verbs::{Endpoint as _, LocalBuffer, RegionKey, Target, WorkRequest};

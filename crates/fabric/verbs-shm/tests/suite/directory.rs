@@ -100,8 +100,8 @@ fn only_files_of_processes_that_ended_are_removed() {
     for name in foreign {
         fs::write(directory.0.join(name), "precious").unwrap();
     }
-    // An owner's file without a lock: the process died before it took the lock, or a cleaner died
-    // before the last file. And files whose owner's file is missing.
+    // The first file is an owner's file without a lock: its process has ended, or a cleaner died
+    // before it removed its last file. The owner's files of the other files are missing.
     for name in [
         "latchwork-00000000000000aa-owner",
         "latchwork-00000000000000bb-memory-7",
@@ -294,7 +294,8 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
         endpoint.ring();
         endpoint.poll(&mut |completion| assert!(completion.result.is_ok()));
         assert_eq!(region.words().u64(8), round + 1);
-        // A batch that is posted and not rung before the cut-off fails with the later one.
+        // A batch that is posted and not rung before the cut-off fails, as does the batch that is
+        // posted after the cut-off.
         endpoint.post(target, 0, &write(99)).unwrap();
         own.disconnect(node(2)).unwrap();
         own.disconnect(node(2)).unwrap();
@@ -328,8 +329,8 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
 }
 
 /// Bug: verbs of an endpoint went to the file of a dead node, without an error. Mechanism: the node
-/// was replaced before the endpoint's next call, which found memory under the same id. Fix: the
-/// endpoint compares the memory itself.
+/// was replaced before the endpoint's next call. This call found memory under the same id and took
+/// it for the old memory. Fix: the endpoint compares the region, not the id.
 #[test]
 fn a_memory_node_that_was_replaced_at_once_fails_its_batches() {
     let directory = Directory::new();

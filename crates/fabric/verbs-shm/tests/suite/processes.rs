@@ -112,7 +112,8 @@ fn count(id: u8, directory: &str) {
         let some = inbox.receive(&mut |message| {
             let value = message.body[1];
             assert_eq!(message.body[1..], [value; Message::WORDS - 1], "torn");
-            // In any order: later messages overtake those that a full ring has pushed back.
+            // Messages come in any order, because a later message may overtake a message that waits
+            // for room in a full ring.
             let seen = &mut seen[usize::from(message.from.get())][value as usize];
             assert!(!std::mem::replace(seen, true), "message {value} came twice");
             received += 1;
@@ -122,7 +123,8 @@ fn count(id: u8, directory: &str) {
         }
     }
     say(&format!("received {received}"));
-    // The other counters may still read messages of this one, and the ring is a file of both.
+    // The other processes may still read messages of this process, and the end of this process
+    // removes the rings.
     hear();
 }
 
@@ -164,7 +166,7 @@ fn additions_and_messages_of_several_processes_are_exactly_as_many_as_were_made(
 const PING: u64 = 1;
 const PONG: u64 = 2;
 const FLOOD: u64 = 3;
-/// Marks a ping whose answer is not counted.
+/// The bits that mark a ping whose answer is not counted.
 const UNHEEDED: u64 = u64::MAX << 40;
 
 /// Answers pings, and counts answers and floods.
@@ -316,7 +318,8 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
     for _ in 0..PINGS {
         pinger.ping(2);
     }
-    // Both workers were parked for many of the messages; the machine decides for how many.
+    // The machine decides how often the two workers parked, so the numbers are printed and not
+    // checked.
     let parks = pinger.handle.activity().parks;
     echo.close();
     let parked = echo.hear();
@@ -328,8 +331,9 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
 
 // ---- deaths ----------------------------------------------------------------------------------------
 
-/// Floods other nodes, pings them, parks, and writes into their regions, in turn. A kill during
-/// each of these actions might block other nodes.
+/// Repeats four actions: a flood of messages to other nodes, pings, a park, and WRITEs into their
+/// regions. The test kills this process at a random moment, and during none of these actions may
+/// the kill block other nodes.
 fn suffer(id: u8, directory: &str, seed: u64) {
     let fabric = join(id, directory);
     let (executor, handle, serve) = worker(&fabric, id);
@@ -419,7 +423,7 @@ fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
         let mut victim =
             Process::start("processes::child", &["victim", "3", path, &kill.to_string()]);
         if kill % 8 == 0 {
-            // During the start of the process: its files may be incomplete.
+            // The kill comes during the start of the process, when its files may be incomplete.
             let pause = pinger.handle.random_below(8_000);
             pinger.pause(Duration::from_micros(pause));
             victim.kill();
@@ -448,7 +452,7 @@ fn a_process_that_is_killed_at_any_moment_delays_no_other_and_leaves_nothing() {
         }
         victim.kill();
         assert!(!own.lives(compute(3), &contact).unwrap());
-        // Before this process learns of the death, and after it.
+        // One message is sent before this process learns of the death, and one after.
         pinger.send(3, PING, UNHEEDED);
         pinger.ping(2);
         own.disconnect(node(3)).unwrap();

@@ -16,7 +16,7 @@ use crate::endpoint::SimEndpoint;
 use crate::fabric::SimFabric;
 use crate::profile::{Measure, NicProfile};
 
-/// The verb that each worker posts.
+/// The verb that each worker posts, with its length in bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Verb {
     Read(u32),
@@ -25,7 +25,8 @@ pub(super) enum Verb {
     Atomic(Spread),
 }
 
-/// The addresses of atomics.
+/// The words on which atomics act. A bucket is a set of addresses whose atomics exclude each other
+/// on the NIC.
 #[derive(Clone, Copy)]
 pub(super) enum Spread {
     OneAddress,
@@ -33,23 +34,25 @@ pub(super) enum Spread {
     All,
 }
 
-/// The smallest size of each memory node. READs, WRITEs and atomics are spread over this memory.
+/// The smallest size of each memory node, in bytes. READs, WRITEs and atomics are spread over this
+/// memory.
 const MEMORY_BYTES: u64 = 2 << 20;
 
-/// Distinct words of one bucket.
+/// The number of distinct words of one bucket that atomics use.
 const WORDS_OF_BUCKET: u64 = 64;
 
-/// Largest size of a memory node for words of one bucket. When buckets are too far apart, fewer
-/// words are used.
+/// The largest size of a memory node in bytes, for words of one bucket. If the words of one bucket
+/// are too far apart for this size, atomics use fewer words.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// Completions before the clock starts, to fill the queues.
+/// The number of completions before the measurement starts, so that the queues are full.
 const WARM_UP: u64 = 3_000;
 
-/// Completions that are timed.
+/// The number of completions that are timed.
 const TIMED: u64 = 8_000;
 
-/// Timed completions of a load with one verb at a time. Its warm-up is one verb.
+/// The number of timed completions of a load with one verb at a time. The warm-up of such a load is
+/// one verb.
 const ONE_BY_ONE: u64 = 1_000;
 
 const _: () = assert!(
@@ -63,21 +66,22 @@ pub(super) struct Load {
     nodes: u8,
     workers: usize,
     targets: u16,
-    /// Verbs in flight of each worker.
+    /// The number of verbs that each worker keeps in flight.
     depth: u64,
     /// Whether the targets are the other compute nodes instead of memory nodes.
     swarm: bool,
 }
 
-/// The measured rate and latency.
+/// The measured rate, in completions per microsecond, and latency. With `swarm`, the rate is that
+/// of one node.
 pub(super) struct Ran {
     pub(super) per_micro: f64,
-    /// Average time from the posting of a verb until its completion is polled.
+    /// The average time in microseconds from the posting of a verb until its completion is polled.
     pub(super) micros_each: f64,
 }
 
 impl Load {
-    /// One verb at a time.
+    /// A load with one worker, one target, and one verb at a time.
     pub(super) fn new(verb: Verb) -> Load {
         Load { verb, nodes: 1, workers: 1, targets: 1, depth: 1, swarm: false }
     }
@@ -176,14 +180,14 @@ impl Load {
     }
 }
 
-/// Sizes of the memories, and the words that verbs use.
+/// The sizes of the memories in bytes, and the offsets that verbs use.
 #[derive(Clone, Copy)]
 struct Place {
     memory: u64,
     local: u64,
-    /// Distance between two used offsets.
+    /// The distance in bytes between two used offsets.
     stride: u64,
-    /// Number of used offsets.
+    /// The number of used offsets.
     offsets: u64,
 }
 
@@ -218,7 +222,7 @@ struct Tally {
     waited: Cell<Duration>,
 }
 
-/// One worker, which posts a new verb for each completed one.
+/// One worker, which posts a new verb for each completed verb.
 struct Poster {
     endpoint: RefCell<SimEndpoint>,
     handle: Handle,

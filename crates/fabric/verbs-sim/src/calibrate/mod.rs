@@ -1,8 +1,8 @@
-//! Calibration: measures on the model of a NIC the figures that were published about the NIC.
+//! Calibration: measures, on the model of a NIC, the figures that publications report for the NIC.
 //!
-//! Each figure of [`NicProfile::published`] is measured in a small world of its own, as
-//! micro-benchmarks measure it. Endpoints post verbs and poll for completions on simulated CPUs,
-//! without a protocol.
+//! Each figure of [`NicProfile::published`] is measured in a small world of its own, in the same
+//! way as by the published micro-benchmark. Endpoints post verbs and poll for completions on
+//! simulated CPUs, without a coherence protocol.
 //!
 //! ```text
 //!   latency      one node ──1 verb at a time──► one memory node
@@ -36,7 +36,7 @@ use load::{Load, Spread, Verb};
 pub use table::CalibrationTable;
 pub use world::CalibrateError;
 
-/// A published figure, and the same figure of the model.
+/// A published figure, and the figure that the model gives for the same measurement.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Figure {
     /// The published figure.
@@ -46,12 +46,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The simulated figure divided by the published one.
+    /// The simulated figure divided by the published figure.
     pub fn ratio(&self) -> f64 {
         self.simulated / self.published.value
     }
 
-    /// Whether the two figures differ by no more than the tolerance.
+    /// Whether the two figures differ by no more than the published figure's tolerance.
     pub fn is_within(&self) -> bool {
         (self.ratio() - 1.0).abs() <= self.published.tolerance
     }

@@ -17,11 +17,11 @@ use crate::fabric::SimFabric;
 use crate::inbox::{SimInbox, SimSubscription};
 use crate::profile::{Measure, NicProfile};
 
-/// Timed round trips.
+/// The number of timed round trips.
 const ROUNDS: u64 = 1_000;
 
-/// One-way time of messages between two workers with no other work. Taking a message out of the
-/// inbox costs as much as taking a completion.
+/// The one-way time of messages in microseconds, between two workers with no other work. The model
+/// assumes that taking a message out of the inbox costs as much as taking a completion.
 pub(super) fn send(profile: &NicProfile) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
     let fabric = SimFabric::new(&kernel, config(profile));
@@ -110,8 +110,9 @@ impl Poller for Player {
     }
 }
 
-/// One-way time of WRITEs of `bytes` bytes, one at a time, until the last byte is in memory. The
-/// polling CPU needs the time of taking a completion to see the WRITE.
+/// The one-way time in microseconds of WRITEs of `bytes` bytes, one at a time, until the last byte
+/// is in memory. The model assumes that a polling CPU needs the time of taking a completion to see
+/// the WRITE.
 pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateError> {
     let kernel = Kernel::new(1);
     let fabric = SimFabric::new(&kernel, config(profile));
@@ -143,7 +144,7 @@ pub(super) fn write(profile: &NicProfile, bytes: u32) -> Result<f64, CalibrateEr
             return Err(CalibrateError::World { measure, seconds: LIMIT_SECONDS, end });
         }
         total += kernel.now() - start;
-        // The next WRITE finds all queues empty.
+        // Run all remaining events, so that the next WRITE finds all queues empty.
         kernel.run_until(limit, || false);
     }
     let each = total.as_nanos() as f64 / ROUNDS as f64;

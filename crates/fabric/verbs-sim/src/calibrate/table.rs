@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::Figure;
 
-/// The figures of one profile, one per line, with their sources below the lines.
+/// The figures of one profile, one per line. A line with the source follows the last figure of each
+/// source.
 #[derive(Debug)]
 pub struct CalibrationTable<'a> {
     /// The profile's name.
@@ -34,7 +35,7 @@ impl fmt::Display for CalibrationTable<'_> {
                 figure.simulated,
                 published.unit.to_string(),
             )?;
-            // Adjacent figures with the same source print it once.
+            // Adjacent figures with the same source share one line with the source.
             let next = self.figures.get(at + 1).map(|figure| &figure.published.source);
             if next != Some(&published.source) {
                 writeln!(f, "    {}", published.source)?;

@@ -1,4 +1,4 @@
-//! The small world of a measurement.
+//! What the worlds of all measurements share: errors, the time limit, the configuration.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use latchwork_verbs::{Region, SetupError};
 use crate::config::SimConfig;
 use crate::profile::{Measure, NicProfile};
 
-/// The reason why there is no figure.
+/// Why a measurement gave no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrateError {
@@ -29,15 +29,15 @@ pub enum CalibrateError {
     },
 }
 
-/// Limit of virtual time for a measurement.
+/// The limit of virtual time for a measurement, in seconds.
 pub(super) const LIMIT_SECONDS: u64 = 100;
 
 pub(super) fn zeroed(bytes: u64) -> Result<Arc<Region>, SetupError> {
     Ok(Region::zeroed(bytes as usize)?)
 }
 
-/// The configuration of a measurement. Only 8 bytes are copied, because no measurement reads the
-/// rest.
+/// The configuration of a measurement. A READ or WRITE copies only 8 bytes, because no measurement
+/// reads the other bytes.
 pub(super) fn config(profile: &NicProfile) -> SimConfig {
     SimConfig { payload_max: Some(8), ..SimConfig::nic(profile.clone()) }
 }

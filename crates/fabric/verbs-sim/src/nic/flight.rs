@@ -1,8 +1,8 @@
-//! [`NicFlight`]: the times of one flight.
+//! [`NicFlight`]: the times of one batch in flight.
 
 use super::times::Ps;
 
-/// The times of one flight.
+/// The times of one batch in flight, with the times of a NIC.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NicFlight {
     pub(super) queue_pair: usize,

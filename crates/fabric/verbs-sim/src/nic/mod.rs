@@ -1,4 +1,4 @@
-//! Times as on a NIC: the parts that add up, and the queues in which requests wait.
+//! Computes the times of batches as on a NIC: sums of the times of parts, and waits in queues.
 //!
 //! ```text
 //!   post, doorbell     requester's NIC    wire     responder's NIC                      wire
@@ -6,15 +6,16 @@
 //!                      max(rate, bytes)             bucket, READs for the way back
 //! ```
 //!
-//! On a NIC with one engine, issuing and serving share the time of the engine. Bytes occupy the
-//! wires of both NICs at the same time (cut through). But each NIC has a whole packet in its own
-//! memory before it passes the packet on.
+//! The requester is the NIC that sends a batch, and the responder the NIC that serves it. On a NIC
+//! with one engine, issuing and serving share the time of the engine. Bytes occupy the wires of
+//! both NICs at the same time (cut through). But each NIC stores a whole packet before it passes
+//! the packet on.
 //!
-//! A batch that meets no queue makes two events. The first event is the effect of its requests, the
-//! second the visible completion. The time of the first event assumes an empty queue at the
-//! responder; if the queue is not empty, a third event follows. Each new attempt at a full inbox is
-//! one more event. Unless an inbox is full, the requests of a batch take effect together, at the
-//! time of the last of them.
+//! A batch that waits in no queue makes two events: the effect of its requests, and the visible
+//! completion. The time of the first event assumes that the responder's queues are empty. If they
+//! are not, the effect gets a third event of its own. Each new attempt at a full inbox is one more
+//! event. Unless an inbox is full, all requests of a batch take effect together, at the time of the
+//! last request.
 
 mod flight;
 mod queues;
@@ -38,19 +39,20 @@ pub(crate) use queues::{NicQueues, QueuePairs};
 pub(crate) use times::NicTimes;
 pub use work::{AtomicWork, NicOwner, NicPart, NicWork};
 
-/// The times of one batch at the responder.
+/// The times of one batch at the responder, in picoseconds.
 struct Service {
     /// The time at which all requests so far have taken effect.
     effective: Ps,
-    /// The time at which all requests so far that a READ must follow have taken effect: see
-    /// [`WorkRequestKind::before`].
+    /// The time at which all requests so far that come before a later READ
+    /// ([`WorkRequestKind::before`]) have taken effect.
     changed: Ps,
     /// The time at which the responses of all requests so far have left.
     responded: Ps,
 }
 
 impl Service {
-    /// Serves `requests`, which arrive at `at`, with the queues of `nic`, or with empty queues.
+    /// Computes the service of `requests`, which arrive at `at`. With `nic`, the requests wait in
+    /// its queues and occupy them. Without `nic`, the queues count as empty.
     fn new(times: &NicTimes, nic: Option<&NicQueues>, at: Ps, requests: &[WorkRequest]) -> Service {
         let mut service = Service { effective: at, changed: at, responded: at };
         for request in requests {
@@ -142,12 +144,13 @@ impl World {
         self.schedule_at(time(at), key, Event::Arrive);
     }
 
-    /// Serves a batch that has arrived. If the responder has no queue, the batch takes effect at
-    /// the current time.
+    /// Serves a batch that has arrived. If the batch need not wait at the responder, it takes
+    /// effect at the current time.
     pub(crate) fn arrive_nic(&self, times: &NicTimes, key: u32) {
         let effective = self.with(key, |flight| {
             let times = times.slowed(flight.slowness());
-            // A batch that a gate held at `Leg::There` has no arrival time: it arrives now.
+            // A batch that a gate held at `Leg::There` has no arrival time, so it arrives at the
+            // current time.
             let at = flight.nic.arrived.unwrap_or(ps(self.kernel.now()));
             let nic = &flight.lane.there.host.nic;
             let service = Service::new(&times, Some(nic), at, flight.batch.requests());
@@ -194,7 +197,8 @@ impl World {
         let now = ps(self.kernel.now());
         self.with(key, |flight: &mut Flight| {
             let times = times.slowed(flight.slowness());
-            // A batch that a gate held or that met a full inbox answers later than it was served.
+            // The response of a batch leaves later than its service ended, if a gate held the batch
+            // or an inbox was full.
             let responded = flight.nic.responded.max(now.saturating_sub(PS_PER_NS));
             let arrived = responded + times.one_way + jitter;
             let bytes: u64 = flight.batch.requests().iter().map(response_bytes).sum();

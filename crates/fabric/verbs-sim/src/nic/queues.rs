@@ -1,4 +1,4 @@
-//! The queues of a NIC, and the queue pairs, on which batches keep their order.
+//! The queues of a NIC, and the queue pairs on which batches keep their order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ use super::times::{NicTimes, PS_PER_NS, Ps};
 #[derive(Default)]
 pub(crate) struct NicQueues {
     pub(super) issuing: Queue,
-    /// The queue of the second engine, on a NIC with two.
+    /// The queue of the second engine, on a NIC with two engines.
     pub(super) serving: Queue,
     /// The two directions of the wire.
     pub(super) outgoing: Queue,
     pub(super) incoming: Queue,
-    /// The used buckets of atomics, by the low bits of the address (Sherman 3.2.2).
+    /// The used buckets of atomics, by the low bits of the address. Atomics of one bucket are
+    /// serialised (Sherman 3.2.2).
     pub(super) buckets: RefCell<BTreeMap<u64, Bucket>>,
 }
 
@@ -24,9 +25,10 @@ pub(crate) struct NicQueues {
 #[derive(Default)]
 pub(super) struct Bucket {
     pub(super) queue: Queue,
-    /// The word of the last atomic, which is in the CPU's cache.
+    /// The offset of the word of the last atomic. This word is in the CPU's cache, so an atomic on
+    /// it is faster.
     pub(super) last: Option<u64>,
-    /// The part of all work so far that was on the same word as the atomic before.
+    /// The time so far of atomics on the same word as the atomic before.
     pub(super) same: Ps,
 }
 
@@ -39,17 +41,18 @@ impl NicQueues {
 
 /// The queue of a part that works on one thing at a time.
 ///
-/// Arrivals come in the order of events, not of their times: each is later than its event by the
-/// time of a wire or a memory. So an early arrival can come after a later one. A counter of the
-/// time at which the queue is free would then make the early arrival wait for the late one. The
-/// part would be idle meanwhile. So the queue keeps its backlog instead: the work in front of the
-/// next arrival, which passing time takes away.
+/// The simulator adds work in the order of events. The work arrives later than its event, by the
+/// time of a wire or a memory. So the simulator may add an earlier arrival after a later arrival.
+///
+/// If the queue kept the time at which it becomes free, the earlier arrival would wait for the
+/// later arrival, while the part is idle. So the queue keeps its backlog: the work in front of the
+/// next arrival. Passing time reduces the backlog.
 #[derive(Default)]
 pub(super) struct Queue {
     backlog: Cell<Ps>,
     /// The latest time up to which the backlog was worked off.
     at: Cell<Ps>,
-    /// The sum of all work that ever arrived.
+    /// The sum of all work so far.
     came: Cell<Ps>,
 }
 
@@ -69,15 +72,15 @@ impl Queue {
         at.saturating_add(backlog)
     }
 
-    /// The time for which the part has worked until `now`: all work so far, less the backlog at
+    /// The time for which the part has worked until `now`: all work so far minus the backlog at
     /// `now`.
     pub(super) fn worked(&self, now: Ps) -> Ps {
         let passed = now.saturating_sub(self.at.get());
         self.came.get().saturating_sub(self.backlog.get().saturating_sub(passed))
     }
 
-    /// Like [`pass`](Queue::pass), for bytes of which the last arrives at `at`. The bytes arrive
-    /// for the time `takes`, and during that time the work in front of them proceeds.
+    /// Like [`pass`](Queue::pass), for a stream of bytes whose last byte arrives at `at`. The bytes
+    /// arrive during the time `takes`, and during this time the queue works on earlier bytes.
     pub(super) fn pass_on(&self, at: Ps, takes: Ps) -> Ps {
         if takes == 0 { at } else { self.pass(at.saturating_sub(takes), takes).max(at) }
     }
@@ -90,9 +93,9 @@ pub(crate) struct QueuePairs {
     pairs: RefCell<Vec<QueuePair>>,
 }
 
-/// The last times of one queue pair: the times at which the last batch arrived, was expected to
-/// take effect, took effect, and completed. A batch that waits for a full inbox or at a gate does
-/// not hold up the next batches.
+/// The times, on one queue pair, at which the last batch arrived, was expected to take effect, took
+/// effect, and completed. A batch that waits for a full inbox or at a gate does not delay the next
+/// batches.
 #[derive(Clone, Copy, Default)]
 pub(super) struct QueuePair {
     pub(super) arrived: Ps,
@@ -101,7 +104,7 @@ pub(super) struct QueuePair {
     pub(super) completed: Ps,
 }
 
-/// `at`, or one nanosecond after `last` if that is later. The result becomes the new `last`.
+/// Returns the later of `at` and one nanosecond after `last`. The result becomes the new `last`.
 pub(super) fn behind(at: Ps, last: &mut Ps) -> Ps {
     *last = at.max(*last + PS_PER_NS);
     strict_assert!(*last >= at, "a queue pair overtakes itself");

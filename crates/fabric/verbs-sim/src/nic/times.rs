@@ -1,4 +1,4 @@
-//! [`NicTimes`]: the figures of a profile in the units in which they are added up.
+//! [`NicTimes`]: the figures of a profile, converted to the units in which the simulator adds them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use latchwork_verbs::{Message, WORD, WorkRequest, WorkRequestKind};
 
 use crate::profile::NicProfile;
 
-/// Picoseconds, because a word takes less than a nanosecond on a fast wire.
+/// A time in picoseconds, because a word takes less than a nanosecond on a fast wire.
 pub(super) type Ps = u64;
 
+/// Picoseconds per nanosecond.
 pub(super) const PS_PER_NS: Ps = 1_000;
 
 /// The longest time of any part of a verb on the slowest NIC: about a quarter of an hour. With this
-/// limit the parts of a verb, and of thousands that wait for it, can be added up without overflow.
+/// limit, the times of a verb and of thousands of waiting verbs add up without overflow.
 const LONGEST: Ps = 1_000_000_000_000_000;
 const _: () = assert!(LONGEST > PS_PER_NS && LONGEST < Ps::MAX / 1000, "sums of times do not wrap");
 
@@ -36,9 +37,9 @@ pub(crate) struct NicTimes {
     pub(super) serve: Ps,
     pub(super) serve_read: Ps,
     pub(super) serve_atomic: Ps,
-    /// Time of 1024 bytes on the wire, rounded down.
+    /// The time of 1024 bytes on the wire, rounded down.
     pub(super) kib: Ps,
-    /// Time of 1024 bytes of a packet between wire and memory.
+    /// The time of 1024 bytes of a packet between wire and memory.
     pub(super) packet_kib: Ps,
     pub(super) packet: u64,
     pub(super) inline_max: u64,
@@ -97,19 +98,20 @@ impl NicTimes {
         (bytes.saturating_mul(self.kib) / 1024).min(LONGEST)
     }
 
-    /// Delay of `bytes` between memory and wire: the time of the first packet.
+    /// The delay of `bytes` between memory and wire: the time of the first packet, because later
+    /// packets overlap.
     pub(super) fn packet(&self, bytes: u64) -> Ps {
         (bytes.min(self.packet).saturating_mul(self.packet_kib) / 1024).min(LONGEST)
     }
 
-    /// Time that a requester's NIC needs before the first byte of a request can leave.
+    /// The time that a requester's NIC needs before the first byte of a request can leave.
     pub(super) fn gather(&self, request: &WorkRequest) -> Ps {
         let bytes = outgoing_bytes(request);
         let fetched = if bytes <= self.inline_max { 0 } else { self.gather };
         fetched + self.packet(bytes)
     }
 
-    /// Engine time to issue a request.
+    /// The engine time to issue a request.
     pub(super) fn send(&self, request: &WorkRequest) -> Ps {
         match request.kind() {
             WorkRequestKind::Write | WorkRequestKind::Send => self.send,
@@ -117,7 +119,7 @@ impl NicTimes {
         }
     }
 
-    /// Engine time to serve a request.
+    /// The engine time to serve a request.
     pub(super) fn serve(&self, request: &WorkRequest) -> Ps {
         match request.kind() {
             WorkRequestKind::Write | WorkRequestKind::Send => self.serve,
@@ -128,7 +130,7 @@ impl NicTimes {
 
     /// The times of a NIC that is `slowness` times slower.
     pub(super) fn slowed(&self, slowness: u32) -> Cow<'_, NicTimes> {
-        // Almost every NIC has the usual speed, and copies nothing.
+        // Almost every NIC has factor 1, and then no copy is made.
         if slowness <= 1 { Cow::Borrowed(self) } else { Cow::Owned(self.multiplied(slowness)) }
     }
 
@@ -162,6 +164,7 @@ impl NicTimes {
     }
 }
 
+/// The payload bytes that a request carries to the responder.
 pub(super) fn outgoing_bytes(request: &WorkRequest) -> u64 {
     match request {
         WorkRequest::Write { local, .. } => u64::from(local.len),
@@ -174,6 +177,7 @@ pub(super) fn outgoing_bytes(request: &WorkRequest) -> u64 {
     }
 }
 
+/// The payload bytes that the response to a request carries back.
 pub(super) fn response_bytes(request: &WorkRequest) -> u64 {
     match request {
         WorkRequest::Read { local, .. } | WorkRequest::ReadIf { local, .. } => u64::from(local.len),

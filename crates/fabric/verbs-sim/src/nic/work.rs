@@ -1,4 +1,5 @@
-//! [`NicWork`]: the time for which each part of a NIC has worked. It shows which part limits a run.
+//! [`NicWork`]: the time for which each part of a NIC has worked. These times show which part
+//! limits a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use super::queues::{NicQueues, Queue};
 use super::times::{PS_PER_NS, Ps, ps};
 use crate::fabric::SimFabric;
 
-/// The node that a NIC belongs to.
+/// The node to which a NIC belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NicOwner {
     /// A memory node.
@@ -53,7 +54,8 @@ impl fmt::Display for NicPart {
     }
 }
 
-/// The time for which atomics of one bucket have excluded each other.
+/// The time for which the atomics of one bucket have occupied the bucket. Atomics of one bucket
+/// exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AtomicWork {
     /// The time of all atomics.
@@ -63,7 +65,7 @@ pub struct AtomicWork {
 }
 
 /// The time for which each part of a NIC has worked since the world began. With
-/// [drawn](crate::Timing::Drawn) times all are zero.
+/// [drawn](crate::Timing::Drawn) times all values are zero.
 #[derive(Clone, Debug)]
 pub struct NicWork {
     /// The node of the NIC.

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The reason why a profile cannot be used. Each error text is one line, and names an accepted
-/// value where that helps.
+/// Why a profile cannot be used. Each error text is one line, and often names an accepted value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {

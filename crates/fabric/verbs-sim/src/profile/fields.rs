@@ -1,4 +1,4 @@
-//! The fields of a profile. Every error text names an accepted value.
+//! Reads and checks the fields of a profile. Almost every error text names the accepted values.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use latchwork_verbs::BATCH_MAX;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A number of one kind.
+/// A number within a range. With `open`, the start of the range is not accepted. `what` describes
+/// the accepted values.
 struct Number {
     range: RangeInclusive<f64>,
     open: bool,
@@ -43,7 +44,7 @@ impl Visitor<'_> for Number {
     }
 }
 
-/// A whole number of one kind.
+/// A whole number within a range. `what` describes the accepted values.
 struct Whole {
     range: RangeInclusive<u64>,
     what: &'static str,

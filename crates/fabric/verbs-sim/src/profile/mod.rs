@@ -1,8 +1,8 @@
 //! [`NicProfile`]: the times and limits of one kind of NIC and of the CPU that drives it.
 //!
-//! A profile is a TOML file. Comments in the crate's profiles name the source of each figure, or
-//! the reason for it. A profile also lists measurements published for such hardware, for
-//! calibration to compare with. The profiles in `profiles/` are part of the program.
+//! A profile is a TOML file. In the crate's own profiles, comments name the source of each figure
+//! or the reason for the figure. A profile also lists published measurements of such hardware, with
+//! which calibration compares the model. The profiles in `profiles/` are compiled into the program.
 
 mod error;
 mod fields;
@@ -20,7 +20,7 @@ pub use published::{Measure, Published, Unit};
 /// The times and limits of one kind of NIC, of its switch, and of the CPU that drives the NIC.
 ///
 /// Times are nanoseconds, rates are millions per second. A READ or WRITE also takes the time of its
-/// bytes on the wire. At each of the two NICs it takes the time of one packet between wire and
+/// bytes on the wire. At each of the two NICs, it takes the time of one packet between wire and
 /// memory.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,33 +35,32 @@ pub struct NicProfile {
     /// limits no bandwidth, because packets overlap.
     #[serde(deserialize_with = "fields::bandwidth")]
     pub packet_gbit_s: f64,
-    /// Bytes of a packet. Of a larger request, a NIC has this many bytes in its own memory before
-    /// it passes them on.
+    /// Bytes of a packet. A NIC stores a whole packet before it passes the packet on.
     #[serde(deserialize_with = "fields::packet")]
     pub packet_bytes: u32,
     /// Time from one NIC to another: cables and a switch.
     #[serde(deserialize_with = "fields::nanos")]
     pub one_way_ns: u64,
-    /// Longest random extra time of each way. The extra time lets no batch overtake another on one
-    /// queue pair.
+    /// Longest random extra time of each way. The extra time does not change the order of batches
+    /// on one queue pair.
     #[serde(deserialize_with = "fields::nanos")]
     pub jitter_ns: u64,
     /// Engines of a NIC. With 1, issued and served requests share the time of one engine. With 2,
-    /// each kind has its own.
+    /// one engine issues and the other serves.
     #[serde(deserialize_with = "fields::engines")]
     pub engines: u32,
     /// Rate of WRITEs and SENDs that a NIC can issue (as requester).
     #[serde(deserialize_with = "fields::rate")]
     pub send_rate_mops: f64,
-    /// Rate of READs and atomics that a NIC can issue. The rate is lower, since the NIC must keep
-    /// their state until the response.
+    /// Rate of READs and atomics that a NIC can issue. Usually lower than the rate of WRITEs,
+    /// because the NIC must keep the state of these requests until the response.
     #[serde(deserialize_with = "fields::rate")]
     pub send_read_rate_mops: f64,
     /// Rate of WRITEs and SENDs that a NIC can serve (as responder).
     #[serde(deserialize_with = "fields::rate")]
     pub serve_rate_mops: f64,
-    /// Rate of READs that a NIC can serve. The rate is lower, since the NIC must fetch the data
-    /// over PCIe.
+    /// Rate of READs that a NIC can serve. Usually lower than the rate of WRITEs, because the NIC
+    /// must fetch the data over PCIe.
     #[serde(deserialize_with = "fields::rate")]
     pub serve_read_rate_mops: f64,
     /// Rate of atomics that a NIC can serve, spread over all buckets.
@@ -71,7 +70,8 @@ pub struct NicProfile {
     /// from memory before it sends.
     #[serde(deserialize_with = "fields::inline")]
     pub inline_max_bytes: u32,
-    /// Delay of a WRITE or SEND by gathering, besides its bytes: a round trip over PCIe.
+    /// Delay of a WRITE or SEND whose payload is gathered, without the time of its bytes: a round
+    /// trip over PCIe.
     #[serde(deserialize_with = "fields::nanos")]
     pub gather_ns: u64,
     /// Time from the arrival of a WRITE or SEND to its effect.
@@ -86,8 +86,8 @@ pub struct NicProfile {
     /// Time for which an atomic occupies its bucket.
     #[serde(deserialize_with = "fields::nanos")]
     pub atomic_ns: u64,
-    /// Extra time of an atomic when the last atomic of its bucket was on another word. The word
-    /// then comes from memory instead of the CPU's cache.
+    /// Extra time of an atomic when the last atomic of its bucket was on another word. In this case
+    /// the word comes from memory instead of the CPU's cache.
     #[serde(deserialize_with = "fields::nanos")]
     pub atomic_cold_ns: u64,
     /// Number of low address bits that choose the bucket of an atomic. Atomics of one bucket are
@@ -108,8 +108,7 @@ pub struct NicProfile {
     pub requests_max: u32,
     /// CPU time of the worker.
     pub cpu: CpuProfile,
-    /// Measurements published for such NICs. Calibration compares them; the fabric does not use
-    /// them.
+    /// Published measurements of such NICs. Only calibration uses them.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -118,33 +117,33 @@ pub struct NicProfile {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuProfile {
-    /// To write a request into the send queue.
+    /// Time to write a request into the send queue.
     #[serde(deserialize_with = "fields::nanos")]
     pub post_ns: u64,
-    /// To ring a doorbell: once for all requests posted to one target between two rings.
+    /// Time to ring a doorbell: once for all requests posted to one target between two rings.
     #[serde(deserialize_with = "fields::nanos")]
     pub doorbell_ns: u64,
-    /// To take a completion.
+    /// Time to take a completion.
     #[serde(deserialize_with = "fields::nanos")]
     pub poll_ns: u64,
-    /// To take and serve a message.
+    /// Time to take and serve a message.
     #[serde(deserialize_with = "fields::nanos")]
     pub message_ns: u64,
-    /// One turn of the worker's loop.
+    /// Time of one sweep of the worker's executor.
     #[serde(deserialize_with = "fields::nanos")]
     pub sweep_ns: u64,
-    /// A hit: finding the frame, and the local latch.
+    /// Time of a hit, without the copying: to find the frame, and for the local latch.
     #[serde(deserialize_with = "fields::nanos")]
     pub hit_ns: u64,
-    /// To read or write 1 KiB in the cache.
+    /// Time to read or write 1 KiB in the cache.
     #[serde(deserialize_with = "fields::nanos")]
     pub copy_ns_per_kib: u64,
-    /// How long a local writer holds the local latch of a frame, besides the copying.
+    /// Time for which a local writer holds the local latch of a frame, without the copying.
     #[serde(deserialize_with = "fields::nanos")]
     pub latch_ns: u64,
 }
 
-/// A file of a profile. The profiles of the crate have less than 8 KiB each.
+/// The limit for a profile file. The profiles of the crate have less than 8 KiB each.
 const FILE: InputKind = InputKind { name: "a NIC profile", bytes_max: 1 << 20 };
 
 /// The profiles of the crate, as name and text.
@@ -182,7 +181,7 @@ impl NicProfile {
         NicProfile::parse(&text, &path.display().to_string())
     }
 
-    /// A profile by its name, or otherwise by the path of its file. Users give either.
+    /// The profile of the crate with this name, or otherwise the profile in the file at this path.
     ///
     /// # Errors
     /// Those of [`NicProfile::load`], and [`ProfileError::Unknown`] when the path does not exist
@@ -195,10 +194,10 @@ impl NicProfile {
         }
     }
 
-    /// The profile in `text`. Errors call the text `file`.
+    /// The profile in `text`. Errors name the text as `file`.
     ///
     /// # Errors
-    /// [`ProfileError::Bad`]: one line that names the position, and values that would be accepted.
+    /// [`ProfileError::Bad`]: one line that names the position and the problem.
     pub fn parse(text: &str, file: &str) -> Result<NicProfile, ProfileError> {
         parse::parsed(text, file)
     }

@@ -1,4 +1,4 @@
-//! [`Published`]: published measurements, for calibration to compare with.
+//! [`Published`]: a published measurement, with which calibration compares the model.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Published {
     pub value: f64,
     /// The unit of the measure.
     pub unit: Unit,
-    /// Permitted difference of the model, as a part of the figure.
+    /// Permitted difference between the model's figure and this figure, as a part of this figure.
     pub tolerance: f64,
     /// The publication that has the figure.
     pub source: String,
@@ -67,9 +67,9 @@ pub enum Measure {
     ReadLatency,
     /// One WRITE at a time, from posting to its completion.
     WriteLatency,
-    /// One compare-and-swap at a time, from posting to its completion.
+    /// One atomic at a time, from posting to its completion.
     AtomicLatency,
-    /// Half of a ping-pong of WRITEs, each seen in memory by a polling CPU.
+    /// Half of a ping-pong of WRITEs. A polling CPU sees each WRITE in memory.
     WriteOneWay,
     /// Half of a ping-pong of SENDs between two CPUs.
     SendOneWay,
@@ -93,14 +93,14 @@ pub enum Measure {
     AtomicOneBucket,
     /// Atomics of many nodes on words all over the memory.
     AtomicManyAddresses,
-    /// Bytes of READs between two nodes.
+    /// The bytes per second of READs from one node to another.
     ReadBandwidth,
-    /// Bytes of WRITEs between two nodes.
+    /// The bytes per second of WRITEs from one node to another.
     WriteBandwidth,
 }
 
 impl Measure {
-    /// The unit of its figures.
+    /// The unit of the measure's figures.
     pub const fn unit(self) -> Unit {
         use Measure::*;
         match self {
@@ -110,7 +110,7 @@ impl Measure {
         }
     }
 
-    /// The payload in bytes, where the measure fixes it: one word, or one message.
+    /// The payload in bytes, if the measure has a fixed payload: one word, or one message.
     pub const fn fixed_bytes(self) -> Option<u32> {
         use Measure::*;
         match self {

@@ -15,7 +15,7 @@ fn every_profile_does_what_was_published() {
     }
 }
 
-/// The measures of the ConnectX-5 that leave their tolerance when its profile is corrupted.
+/// The measures of the ConnectX-5 that leave their tolerance after `spoil` has changed its profile.
 fn spoilt(spoil: impl FnOnce(&mut NicProfile)) -> Vec<Measure> {
     let mut profile = NicProfile::named("connectx5").unwrap();
     spoil(&mut profile);

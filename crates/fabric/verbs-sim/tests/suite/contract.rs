@@ -6,7 +6,7 @@ use crate::world::{World, profile};
 
 fn worlds() -> impl Iterator<Item = World> {
     let drawn = (0..24).map(|seed| {
-        // Some worlds use fewer freedoms; no code must need a freedom.
+        // Some worlds have fewer freedoms, because no code may need a freedom.
         let reorder_batches = seed % 4 != 1;
         let pieces_max = if seed % 4 == 2 { 1 } else { 8 };
         let drawn = SimConfig::drawn(Drawn { reorder_batches, pieces_max, ..Drawn::default() });

@@ -25,7 +25,8 @@ fn networks(faults: Faults) -> impl Iterator<Item = SimConfig> {
         .map(move |config| SimConfig { faults, ..config })
 }
 
-/// Sends `count` messages from node 1 to node 2. Returns how often each arrived.
+/// Sends `count` messages from node 1 to node 2. Returns the number of times that each message
+/// arrived.
 fn arrivals(config: SimConfig, count: u64) -> (Vec<u64>, FaultCounts) {
     let world = World::new(5, config);
     let arrived = Arc::new(Mutex::new(vec![0; count as usize]));
@@ -71,7 +72,8 @@ fn duplicated_messages_arrive_twice() {
     }
 }
 
-/// Bug: a failed batch takes effect later, or in an order that the contract forbids.
+/// Detects a fabric on which a failed batch takes effect after its completion, or in an order that
+/// the contract forbids.
 #[test]
 fn a_failed_batch_has_taken_effect_up_to_some_point_and_never_goes_on() {
     let (mut whole, mut none, mut part) = (0, 0, 0);
@@ -136,7 +138,7 @@ fn delays_make_batches_late_and_change_nothing_else() {
     }
 }
 
-/// Bug: a dead node goes on writing.
+/// Detects a fabric on which a dead node goes on writing.
 #[test]
 fn a_dead_node_does_nothing_more_not_even_the_rest_of_a_batch() {
     let (mut cut_short, mut went_through) = (0, 0);

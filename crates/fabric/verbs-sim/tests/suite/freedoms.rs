@@ -43,8 +43,8 @@ where
     count.load(Ordering::Relaxed)
 }
 
-/// Reads while another node writes. Returns how many copies have an older word behind a newer one,
-/// and how many a newer word behind an older one.
+/// Reads while another node writes. Returns two numbers: the copies with an older word behind a
+/// newer word, and the copies with a newer word behind an older word.
 fn torn(config: &SimConfig) -> (u64, u64) {
     const LEN: u32 = 256;
     let found = Arc::new(Mutex::new((0, 0)));

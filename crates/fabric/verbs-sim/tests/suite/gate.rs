@@ -38,7 +38,7 @@ impl World {
         self.endpoint.ring();
     }
 
-    /// Lets everything happen that can happen. Returns the completed tokens.
+    /// Runs all events. Returns the tokens of the completed batches.
     fn settle(&mut self) -> Vec<u64> {
         while self.kernel.step() {}
         let mut tokens = Vec::new();

@@ -47,7 +47,7 @@ type Sent = (Target, Vec<WorkRequest>);
 
 /// Like `time`, with a target for each batch.
 fn time_to(profile: NicProfile, workers: Vec<(u8, Vec<Sent>)>) -> u64 {
-    // The CPU costs nothing here, so the world's clock shows only the times of the NICs.
+    // CPU times are zero in this profile, so the world's clock shows only the times of the NICs.
     let profile = NicProfile { cpu: CpuProfile::default(), ..profile };
     let world = World::new(
         1,
@@ -89,7 +89,7 @@ fn an_unloaded_verb_takes_the_sum_of_its_parts() {
 
 #[test]
 fn each_nic_has_a_whole_packet_before_it_passes_it_on_and_what_is_not_inline_is_gathered() {
-    // 2 ns a byte between wire and memory.
+    // A byte takes 2 ns between wire and memory.
     let packets = |packet_bytes: u32, request| {
         let profile = NicProfile { packet_gbit_s: 4.0, packet_bytes, ..profile() };
         time(profile, vec![(1, vec![vec![request]])])

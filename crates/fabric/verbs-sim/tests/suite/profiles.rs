@@ -278,7 +278,7 @@ fn whatever_stands_behind_a_key_is_taken_or_refused_where_it_stands() {
             let mut lines: Vec<_> = GOOD.lines().map(str::to_owned).collect();
             lines[index] = format!("{key} = {odd}");
             match NicProfile::parse(&lines.join("\n"), "odd.toml") {
-                // The model can run every accepted profile. It may take long, but it does not
+                // The model can run every accepted profile. A run may take long, but it does not
                 // panic.
                 Ok(profile) => {
                     taken += 1;

@@ -38,8 +38,9 @@ impl Poller for Submit {
     }
 }
 
-/// Two workers of node 1 serve its inbox, and one of node 2 sends `messages`. Returns how many each
-/// received. The first server leaves after it has received `leaves_after`.
+/// Two workers of node 1 serve its inbox, and one of node 2 sends `messages`. Returns how many
+/// messages each server received. The first server leaves after it has received `leaves_after`
+/// messages.
 fn serve(seed: u64, messages: u64, leaves_after: u64) -> [u64; 2] {
     let kernel = Kernel::new(seed);
     let config = SimConfig { inbox_capacity: 4, ..SimConfig::default() };

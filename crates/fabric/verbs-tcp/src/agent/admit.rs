@@ -1,8 +1,9 @@
-//! [`admit`]: the greetings, on the side of the agent.
+//! [`admit`]: the greetings of a connection, on the side of the agent. The greetings end with a
+//! proof of the client's identity.
 //!
-//! The agent reads 48 bytes of an unauthenticated client, then 80, within one deadline, and keeps
-//! nothing else for it. With TLS, a handshake with the same limit comes before. Before the proof,
-//! the client learns only the version, random bytes and the reason of a refusal.
+//! From an unauthenticated client, the agent reads 48 bytes and later 80 bytes, within one
+//! deadline, and stores nothing else. With TLS, a handshake with the same time limit comes first.
+//! Before its proof, the client learns only the version, random bytes and the reason of a refusal.
 
 use std::io;
 
@@ -18,7 +19,8 @@ use crate::wire::{
     Refusal, VERSION, WELCOME_LEN, Welcome,
 };
 
-/// Performs the greetings. Returns the session's seat when the client is admitted.
+/// Performs the greetings. Returns the [`Seat`] of the client's session when the agent admits the
+/// client.
 pub(crate) async fn admit<S>(hosted: &Hosted, stream: &mut S) -> Result<Seat, Reject>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -57,8 +59,8 @@ where
         return Err(refuse(stream, None, Refusal::Secret).await);
     }
     let signed = Signed { secret, before: [&hello_bytes, &answer_bytes, &bytes] };
-    // From here on the client has proved that it belongs to the cluster, and refusals have the
-    // agent's proof.
+    // The client has proved that it belongs to the cluster. So all later refusals carry the agent's
+    // proof.
     let introduction =
         ClientGreeting::parse(said).map_err(|error| Reject::Broken(error.to_string()))?;
     if introduction.to != hosted.node {
@@ -88,7 +90,7 @@ where
     Ok(seat)
 }
 
-/// The bytes that an agent's proof covers, besides the welcome.
+/// The earlier messages of the greetings, which the agent's proof covers besides the welcome.
 struct Signed<'a> {
     secret: Option<&'a Secret>,
     before: [&'a [u8]; 3],
@@ -106,7 +108,7 @@ impl Signed<'_> {
     }
 }
 
-/// Sends a refusal, without a proof to a client without a proof.
+/// Sends a refusal. A client that has not proved its identity gets no proof of the agent either.
 async fn refuse<S>(stream: &mut S, signed: Option<&Signed<'_>>, refusal: Refusal) -> Reject
 where
     S: AsyncWrite + Unpin,
@@ -118,12 +120,12 @@ where
     };
     debug_assert_eq!(bytes.len(), WELCOME_LEN);
     strict_assert!(bytes[0] != 0, "a refusal reads like a welcome");
-    // The refusal stands even if the client does not read it.
+    // A failed write changes nothing: the agent refuses the client in any case.
     let _ = write(stream, &bytes).await;
     Reject::Refused(refusal)
 }
 
-/// The refusal of a connection beyond the limit.
+/// The bytes that refuse a connection beyond the limit.
 pub(crate) fn busy() -> [u8; crate::wire::ANSWER_LEN] {
     AgentGreeting { version: VERSION, refusal: Some(Refusal::Busy), nonce: [0; NONCE_LEN] }.bytes()
 }

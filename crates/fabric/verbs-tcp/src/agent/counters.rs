@@ -1,4 +1,4 @@
-//! Counters of refused connections, with an occasional line in the log.
+//! Counters of refused connections, by cause. Some of the refusals are logged.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::Refusal;
 
-/// The numbers of connections to the agents of a process that failed, by cause. A snapshot.
+/// A snapshot of the numbers of connections that the agents of a process refused or ended, by
+/// cause.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refused {
-    /// Connections without a greeting, with an incomplete one, or with an error of the socket
-    /// before the proof.
+    /// Connections without a greeting, with an incomplete or foreign greeting, or with an error of
+    /// the socket before the proof.
     pub strange: u64,
     /// Connections that did not prove their identity in time.
     pub late: u64,
@@ -19,14 +20,14 @@ pub struct Refused {
     /// Connections with the wrong mode (TLS or secret), a wrong secret, or a failed TLS handshake,
     /// for example with a certificate of another authority.
     pub unproved: u64,
-    /// Connections beyond a limit, and connections that a newer one of the same session replaced
-    /// during the greetings.
+    /// Connections beyond a limit, and connections that a newer connection of the same session
+    /// replaced during the greetings.
     pub busy: u64,
-    /// Connections for another node or another incarnation, or from a fenced node.
+    /// Connections for another node, for another start of this node, or from a fenced node.
     pub misled: u64,
-    /// Connections with a proved identity that then sent bytes that no client of this version
-    /// sends, or did not read their replies. Also connections for which the agent got no random
-    /// bytes.
+    /// Connections of clients with a proved identity that sent bytes that no client of this version
+    /// sends, or did not read their replies. Also connections for which the operating system gave
+    /// the agent no random bytes.
     pub broken: u64,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Counters {
     broken: AtomicU64,
 }
 
-/// The reason why a connection is not served, or no longer served.
+/// Why an agent does not serve a connection, or no longer serves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reject {
     Strange(String),
@@ -71,8 +72,8 @@ impl fmt::Display for Reject {
 }
 
 impl Counters {
-    /// Counts a refusal. Logs the first, second, fourth, eighth of its kind and so on, so that a
-    /// flood does not fill the log.
+    /// Counts a refusal. Logs only the first, second, fourth, eighth refusal of a kind and so on,
+    /// so that a flood does not fill the log.
     pub(crate) fn count(&self, from: SocketAddr, reject: &Reject) {
         let counter = match reject {
             Reject::Strange(_) => &self.strange,

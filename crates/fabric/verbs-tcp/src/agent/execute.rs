@@ -1,4 +1,4 @@
-//! The execution of verbs on memory of this process.
+//! Executes the batches of clients on memory of this process.
 
 use std::sync::Arc;
 
@@ -10,18 +10,20 @@ use latchwork_verbs_shm::Barriers;
 use super::hosted::Hosted;
 use crate::wire::{Batch, DATA_MAX, WireRequest, begin_reply, end_reply, peek};
 
-/// The memory of one connection: its node, and the node's regions that the connection has used. The
-/// cache saves a lock per verb, and stays valid because regions are only ever added.
+/// The node of one connection, and the node's regions that the connection has used. This cache of
+/// regions saves a lock per verb. The cache stays valid, because regions are only added and not
+/// removed.
 pub(crate) struct Ground {
     hosted: Arc<Hosted>,
     regions: Vec<Option<Arc<Region>>>,
 }
 
-/// The most bytes of a request to prefetch. The processor prefetches the rest by itself.
+/// The largest number of bytes of a request that the agent prefetches. The processor prefetches the
+/// rest by itself.
 const AHEAD_MAX: u32 = 1 << 10;
 const _: () = assert!((AHEAD_MAX as usize) < DATA_MAX, "a look ahead reads more than a batch");
 
-/// A batch that no client of this version sends to this node.
+/// A batch that no correct client of this version sends to this node, with the error in the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Violation(pub(crate) &'static str);
 
@@ -43,9 +45,10 @@ impl Ground {
         self.regions[at].as_ref()
     }
 
-    /// Prefetches the CPU cache lines of a frame that will be executed soon. Returns the frame's
-    /// length, if it is known. The batches of a worker touch all of the memory, so waiting for each
-    /// cache miss would be most of the work.
+    /// Prefetches the memory that the batch of a frame touches first. The agent executes this frame
+    /// soon. Returns the frame's length in bytes, if it is known. The batches of a worker are
+    /// spread over the memory, so without prefetches most of the time would be waits for cache
+    /// misses.
     #[inline]
     pub(crate) fn fetch_ahead(&self, frame: &[u8]) -> Option<usize> {
         peek(frame, |region, remote, len| {
@@ -59,16 +62,17 @@ impl Ground {
 
     /// Executes a batch and appends its reply. A batch with a violation takes no effect.
     ///
-    /// This thread executes the requests in their order, with the barriers of the shared-memory
-    /// fabric. The caller ends the barriers before it sends the reply.
+    /// This thread executes the requests in their order, with the memory fences of the
+    /// shared-memory fabric ([`Barriers`]). The caller calls [`Barriers::finish`] before it sends
+    /// the reply.
     ///
-    /// The barriers order this thread's accesses as other threads of this process see them. The
-    /// earlier actions of the client also come before the batch. Such an action is an access of the
-    /// client in this process. Or it is an earlier batch that another thread executed, with a reply
-    /// that the client has received. The argument:
+    /// These memory fences order this thread's accesses as other threads of this process see them.
+    /// The client's earlier actions also come before the batch. An earlier action is an access of a
+    /// client in this process. Or it is a batch that another thread executed, and whose reply the
+    /// client has received. The argument:
     ///
     /// 1. The kernel passes bytes from one thread to another under the lock of the socket.
-    /// 2. That lock releases and acquires like any lock, for all memory.
+    /// 2. This lock releases and acquires like any lock, for all memory.
     /// 3. So the accesses of the thread that sent the bytes are visible to the thread that received
     ///    them.
     pub(crate) fn execute(

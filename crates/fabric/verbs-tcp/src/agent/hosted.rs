@@ -1,4 +1,4 @@
-//! [`Hosted`]: a node of this process, on the side of its agent.
+//! [`Hosted`]: a node of this process, as the node's agent sees it.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::config::AgentLimits;
 use crate::security::Security;
 use crate::wire::TcpNode;
 
-/// A node of this process: memory, or regions and an inbox.
+/// A node of this process: a memory node with its memory, or a compute node with regions and an
+/// inbox.
 pub(crate) struct Hosted {
     pub(crate) node: TcpNode,
-    /// The incarnation of this start of the node; never 0.
+    /// The random number of this start of the node. Not 0, because 0 means any start in a greeting.
     pub(crate) incarnation: u64,
     /// The inbox of a compute node.
     pub(crate) inbox: Option<shm::ShmInbox>,
@@ -66,7 +67,7 @@ impl Hosted {
         self.regions.read().iter().map(|region| region.len() as u64).collect()
     }
 
-    /// The clock of leases, in nanoseconds.
+    /// The current time on the clock of batch leases, in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().as_nanos()
     }

@@ -1,4 +1,4 @@
-//! [`listen`]: accepts connections for one node.
+//! [`listen`]: accepts the connections to the agent of one node.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::AsyncWrite;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -21,7 +22,7 @@ use crate::error::TcpError;
 use crate::security::Security;
 use crate::wire::Refusal;
 
-/// Connections that the operating system holds for the agent to accept.
+/// The number of connections that may wait in the operating system until the agent accepts them.
 const BACKLOG: i32 = 1024;
 
 /// TCP keep-alive, by which the operating system detects a host that vanished: the idle time before
@@ -31,33 +32,46 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 const _: () = assert!(KEEPALIVE_INTERVAL.as_secs() < KEEPALIVE.as_secs());
 
-/// The pause after a failed accept, mostly because too many files are open.
+/// The pause after a failed accept. An accept mostly fails because the process has too many open
+/// files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const _: () = assert!(!ACCEPT_PAUSE.is_zero(), "a failing accept spins");
 
-/// Starts the agent of `hosted` at `addr`. Returns the address at which the agent listens.
-pub(crate) fn listen(
-    hosted: Arc<Hosted>,
-    addr: SocketAddr,
-    turns: Turns,
-) -> Result<SocketAddr, TcpError> {
+/// The listener of an agent that has not started. Clients can connect, and wait for the agent. A
+/// drop closes the listener.
+pub(crate) struct Listener {
+    listener: TcpListener,
+    /// The thread of the agents on which the listener was made.
+    thread: Handle,
+    /// The address at which the listener listens.
+    pub(crate) bound: SocketAddr,
+}
+
+/// Listens at `addr`.
+pub(crate) fn listen(addr: SocketAddr, turns: &Turns) -> Result<Listener, TcpError> {
     let failed =
         |error: io::Error| TcpError::Listen { addr, kind: error.kind(), why: error.to_string() };
     let listener = bind(addr).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
-    let handle = turns.next().clone();
+    let thread = turns.next().clone();
     let listener = {
-        let _inside = handle.enter();
+        let _inside = thread.enter();
         TcpListener::from_std(listener).map_err(failed)?
     };
-    handle.spawn(accept(hosted, listener, turns));
-    Ok(bound)
+    Ok(Listener { listener, thread, bound })
+}
+
+impl Listener {
+    /// Starts the agent of `hosted`.
+    pub(crate) fn start(self, hosted: Arc<Hosted>, turns: Turns) {
+        self.thread.spawn(accept(hosted, self.listener, turns));
+    }
 }
 
 fn bind(addr: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // With this option a node can be started again at once. Two listeners at the same time are
-    // still refused.
+    // With this option a node can be started again at once at its address. The system still refuses
+    // two listeners at one time.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
@@ -73,8 +87,8 @@ async fn accept(hosted: Arc<Hosted>, listener: TcpListener, turns: Turns) {
                 Ok(permit) => start(&hosted, stream, from, permit, &turns),
                 Err(_) => {
                     hosted.counters.count(from, &Reject::Refused(Refusal::Busy));
-                    // A fresh socket has room for the refusal. If it has not, the refusal is not
-                    // sent.
+                    // The buffer of a new socket usually has room for the refusal. Without room the
+                    // refusal is not sent.
                     let _ = stream.try_write(&busy());
                 }
             },
@@ -86,7 +100,7 @@ async fn accept(hosted: Arc<Hosted>, listener: TcpListener, turns: Turns) {
     }
 }
 
-/// Moves the connection to a thread, on which it stays.
+/// Moves the connection to the next thread of the agents. The connection stays on this thread.
 fn start(
     hosted: &Arc<Hosted>,
     stream: TcpStream,
@@ -94,7 +108,7 @@ fn start(
     permit: OwnedSemaphorePermit,
     turns: &Turns,
 ) {
-    // A stream that cannot be converted has already ended.
+    // If the stream cannot leave this runtime, the connection is dropped.
     let Ok(stream) = stream.into_std() else { return };
     let hosted = Arc::clone(hosted);
     turns.next().spawn(async move {
@@ -153,7 +167,7 @@ where
     let seat = greetings.await.map_err(|_| Reject::Late)??;
     drop(permit);
     let ground = Ground::new(Arc::clone(hosted));
-    // A stopped connection closes without a message. Its client has another connection, or is
+    // A stopped connection closes without a message. Its client has a newer connection, or is
     // fenced.
     seat.until_stopped(serve(hosted, ground, stream)).await.unwrap_or(Ok(()))
 }

@@ -1,4 +1,4 @@
-//! Agents: the side that executes verbs.
+//! Agents: the part of a process that executes the verbs of clients on the process's nodes.
 //!
 //! ```text
 //!   listener ── accept ──► admit: greetings, in time, by few at once ──► seat: one connection per session

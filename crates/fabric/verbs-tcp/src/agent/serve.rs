@@ -1,4 +1,4 @@
-//! [`serve`]: serves the frames of one connection.
+//! [`serve`]: executes the frames of one connection and sends the replies.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,19 +17,19 @@ use super::hosted::Hosted;
 use crate::buffer::Buffer;
 use crate::wire::{Batch, FRAME_MAX, FromClient, begin_reply, end_reply, put_pong, put_time};
 
-/// Replies are written when they have this many bytes. With the reply to the longest frame behind
-/// them, this is the memory of a connection for replies. The agent reads nothing more from a client
-/// that does not read its replies.
+/// The number of bytes of replies at which the agent writes the replies to the socket. The memory
+/// of a connection for replies is this number plus the longest reply. The agent reads no further
+/// frames from a client that does not read its replies.
 const OUT_MAX: usize = 256 << 10;
 
-/// The number of frames whose memory is prefetched while earlier frames are executed: about the
-/// cache misses that a core has in flight at once.
+/// The number of frames whose memory is prefetched while earlier frames are executed. A core has
+/// about this number of cache misses in flight at once.
 const FRAMES_AHEAD: usize = 8;
 const _: () = assert!(OUT_MAX <= FRAME_MAX && FRAMES_AHEAD > 0);
 
-/// Serves until the client closes the connection, which is no error. A violation of the protocol, a
-/// failure of the socket, or a client that does not read its replies ends the connection with an
-/// error.
+/// Serves a connection until the client closes it, which is no error. Three events end the
+/// connection with an error: a violation of the protocol, a failure of the socket, and a client
+/// that does not read its replies.
 pub(crate) async fn serve<S>(
     hosted: &Hosted,
     mut ground: Ground,
@@ -53,7 +53,7 @@ where
         let mut more = true;
         while more {
             let executed = execute_all(&mut input, &mut ground, &mut out, &mut lease, hosted);
-            // The replies of frames before an error are also written.
+            // Also after an error, the replies to the frames before the error are written.
             write(stream, &mut out, hosted.limits.write_time).await?;
             more = executed?;
         }
@@ -61,8 +61,8 @@ where
     }
 }
 
-/// Executes the frames in the buffer until the replies have `OUT_MAX` bytes. True when more frames
-/// may be there.
+/// Executes the frames in the buffer until the replies have `OUT_MAX` bytes. True when the buffer
+/// may have more whole frames.
 fn execute_all(
     input: &mut Buffer,
     ground: &mut Ground,
@@ -70,13 +70,14 @@ fn execute_all(
     lease: &mut u64,
     hosted: &Hosted,
 ) -> Result<bool, Reject> {
-    // The clock is read once for all frames that have arrived. A frame can take effect later than
-    // this time, by the time of the rest of the chunk. Clients allow for that.
+    // The clock is read once for all frames in the buffer. So a frame can take effect later than
+    // this time, by the time that the frames before it take. The clients' batch leases have a
+    // margin for this delay.
     let now = hosted.now();
     put_time(out, now);
     let mut barriers = Barriers::default();
-    // The bytes not executed yet, the bytes not prefetched yet, and the number of frames between
-    // the two.
+    // The bytes that are not executed yet, the bytes that are not prefetched yet, and the number of
+    // frames that are prefetched and not executed.
     let bytes = input.bytes();
     let (mut rest, mut ahead, mut frames) = (bytes, bytes, 0_usize);
     let end = loop {
@@ -114,14 +115,14 @@ fn execute_all(
     let used = bytes.len() - rest.len();
     strict_assert!(used <= bytes.len(), "more is executed than has arrived");
     input.consume(used);
-    // The barriers end before a reply is sent, so later requests see the effects that the replies
-    // report.
+    // The last memory fence comes before the replies are sent. So requests after a reply see the
+    // effects that the reply reports.
     barriers.finish();
     end
 }
 
-/// Refuses a batch behind the end of its lease. The client may have reported the batch as failed by
-/// now, so the batch must not take effect.
+/// Refuses a batch that arrived after the end of its batch lease. The client may already have
+/// reported the batch as failed, so the batch must not take effect.
 fn refuse(batch: &Batch<'_>, out: &mut Vec<u8>) {
     let start = begin_reply(out, batch.seq, true);
     end_reply(out, start, 0);
@@ -135,7 +136,7 @@ where
         stream.write_all(out).await?;
         stream.flush().await
     };
-    // The socket mostly takes all bytes at once, and then no timer is set.
+    // The socket mostly takes all bytes at once. Only when it does not, a timer is set.
     let all = async {
         let mut all = pin!(all);
         match poll_fn(|cx| Poll::Ready(all.as_mut().poll(cx))).await {
@@ -150,7 +151,8 @@ where
         Err(_) => return Err(Reject::Broken("it does not read what it is sent".into())),
     }
     out.clear();
-    // Long replies are rare, and a connection may be long-lived.
+    // The memory of a long reply is released, because long replies are rare and a connection may
+    // exist for long.
     out.shrink_to(OUT_MAX);
     strict_assert!(
         out.is_empty() && out.capacity() <= 2 * OUT_MAX,
@@ -159,7 +161,7 @@ where
     Ok(())
 }
 
-/// Whether the error only means that the client closed the connection or was lost.
+/// Whether the error means only that the client closed the connection or is unreachable.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
     matches!(

@@ -1,19 +1,21 @@
-//! [`Seats`]: one connection per session, and no connection of a fenced member epoch.
+//! [`Seats`]: lets the agent execute for one connection per session, and for no connection of a
+//! fenced member epoch.
 //!
-//! When a connection fails, its client connects again with the same session. The agent welcomes the
-//! new connection only when no batch of the old one can be executed any more. After that the
-//! outcome of such a batch may be unknown, but it does not change. The agent ensures this in two
+//! A session is the random number of a client's send queue. When a connection fails, the client
+//! connects again with the same session. The agent welcomes the new connection only when no batch
+//! of the old connection can be executed any more. After the welcome, the outcome of such a batch
+//! may be unknown to the client, but the outcome does not change. The agent ensures this in two
 //! steps:
 //!
 //! 1. The agent stops the old connection.
-//! 2. The new connection waits until the task of the old one has released the gate of the session.
+//! 2. The new connection waits for the gate of the session: a lock that a connection's task holds
+//!    while it may execute.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use latchwork_runtime::sync::Mutex;
 use latchwork_strict::strict_assert;
@@ -40,19 +42,33 @@ struct Entry {
     gate: Arc<Gate<()>>,
     from: TcpNode,
     epoch: u64,
-    /// Whether this entry's connection has stopped waiting for the gate, while an earlier
-    /// connection still has the gate.
+    /// Whether this entry's connection has ended while an earlier connection of the session still
+    /// holds the gate.
     abandoned: bool,
 }
 
-/// The right to execute for a session, until the seat is dropped or stopped.
+/// The connections that a fence has notified to stop.
+#[must_use = "a connection may still execute"]
+pub(crate) struct Stopping(Vec<Arc<Gate<()>>>);
+
+impl Stopping {
+    /// Waits until no connection executes any more.
+    pub(crate) async fn ended(self) {
+        for gate in self.0 {
+            drop(gate.lock().await);
+        }
+    }
+}
+
+/// The right of a connection to execute for its session. The right ends when the seat is dropped or
+/// stopped.
 pub(crate) struct Seat {
     table: Arc<Mutex<Table>>,
     session: Session,
     stop: Arc<Notify>,
     gate: Arc<Gate<()>>,
-    /// Dropped after the entry is removed. So when the next connection gets the gate, no task
-    /// executes for the session.
+    /// The held gate. This field is dropped after the entry is removed. So when the next connection
+    /// gets the gate, no task executes for the session.
     inside: Option<OwnedMutexGuard<()>>,
 }
 
@@ -61,10 +77,11 @@ impl Seats {
         Seats { table: Arc::default(), max }
     }
 
-    /// Takes the session's seat, after the connection that has the seat has stopped.
+    /// Takes the session's seat. The call first stops the connection that has the seat, and waits
+    /// for its end.
     ///
-    /// Another connection can take the seat from this one, also while this one still waits here. So
-    /// [`Seat::until_stopped`] goes around all later work.
+    /// A newer connection can take the seat away, also while this call waits. So the caller must
+    /// run all later work inside [`Seat::until_stopped`].
     pub(crate) async fn take(&self, introduction: &ClientGreeting) -> Result<Seat, Refusal> {
         let ClientGreeting { from, epoch, session, .. } = *introduction;
         let stop = Arc::new(Notify::new());
@@ -98,34 +115,26 @@ impl Seats {
                 seat.inside = Some(guard);
                 Ok(seat)
             }
-            // Meanwhile a third connection of the session has come, or a fence.
+            // During the wait, a newer connection of the session has come, or the node was fenced.
             None => Err(Refusal::Busy),
         }
     }
 
-    /// Refuses `node` with epochs below `epoch` from now on, and stops its connections. True when
-    /// all have stopped within `patience`.
-    pub(crate) async fn fence(&self, node: TcpNode, epoch: u64, patience: Duration) -> bool {
-        let stopped: Vec<_> = {
-            let mut table = self.table.lock();
-            let fence = table.fenced.entry(node).or_default();
-            *fence = epoch.max(*fence);
-            let fence = *fence;
-            strict_assert!(fence >= epoch, "a fence falls");
-            let old = |entry: &&Entry| entry.from == node && entry.epoch < fence;
-            let stop = |entry: &Entry| {
-                entry.stop.notify_one();
-                Arc::clone(&entry.gate)
-            };
-            strict_assert!(table.fenced.get(&node) == Some(&fence), "a fence is forgotten");
-            table.taken.values().filter(old).map(stop).collect()
+    /// From now on refuses connections of `node` with a member epoch below `epoch`, and notifies
+    /// its existing ones. The result waits for their end.
+    pub(crate) fn fence(&self, node: TcpNode, epoch: u64) -> Stopping {
+        let mut table = self.table.lock();
+        let fence = table.fenced.entry(node).or_default();
+        *fence = epoch.max(*fence);
+        let fence = *fence;
+        strict_assert!(fence >= epoch, "a fence falls");
+        let old = |entry: &&Entry| entry.from == node && entry.epoch < fence;
+        let stop = |entry: &Entry| {
+            entry.stop.notify_one();
+            Arc::clone(&entry.gate)
         };
-        let all = async {
-            for gate in stopped {
-                drop(gate.lock().await);
-            }
-        };
-        tokio::time::timeout(patience, all).await.is_ok()
+        strict_assert!(table.fenced.get(&node) == Some(&fence), "a fence is forgotten");
+        Stopping(table.taken.values().filter(old).map(stop).collect())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -134,13 +143,14 @@ impl Seats {
 }
 
 impl Seat {
-    /// Runs `work` until another connection or a fence takes the seat; then `work` is dropped.
+    /// Runs `work` until it ends, or until a newer connection or a fence takes the seat. In the
+    /// second case `work` is dropped, and the result is `None`.
     pub(crate) async fn until_stopped<F: Future>(&self, work: F) -> Option<F::Output> {
         until(&self.stop, work).await
     }
 }
 
-/// Runs `work` until it ends or `stop` is notified. The notification wins.
+/// Runs `work` until it ends or `stop` is notified. If both happen, the notification counts.
 async fn until<F: Future>(stop: &Notify, work: F) -> Option<F::Output> {
     let (mut stopped, mut work) = (pin!(stop.notified()), pin!(work));
     poll_fn(|context| {
@@ -157,8 +167,8 @@ impl Drop for Seat {
         let mut table = self.table.lock();
         let Some(entry) = table.taken.get_mut(&self.session) else { return };
         let remove = if Arc::ptr_eq(&entry.stop, &self.stop) {
-            // The entry stays while another connection has the gate. Otherwise the next connection
-            // would get a new gate and would not wait.
+            // The entry stays while an earlier connection holds the gate. Otherwise the next
+            // connection would get a new gate and would not wait for the earlier connection.
             entry.abandoned = self.inside.is_none() && self.gate.try_lock().is_err();
             !entry.abandoned
         } else {
@@ -173,6 +183,7 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
@@ -200,7 +211,8 @@ mod tests {
                 async move {
                     let never = first.until_stopped(std::future::pending::<()>()).await;
                     assert_eq!(never, None);
-                    // This connection still executes, so no other may.
+                    // This connection still executes, so no other connection of the session may
+                    // execute.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     ended.store(true, Ordering::Relaxed);
                     drop(first);
@@ -222,13 +234,14 @@ mod tests {
             let old = seats.take(&introduction(1, 4)).await.unwrap();
             let new = seats.take(&introduction(2, 5)).await.unwrap();
             let node = introduction(1, 4).from;
-            assert!(
-                !seats.fence(node, 5, Duration::from_millis(10)).await,
-                "it has not stopped yet"
-            );
+            let short = Duration::from_millis(10);
+            let ended = tokio::time::timeout(short, seats.fence(node, 5).ended()).await;
+            assert!(ended.is_err(), "it has not stopped yet");
+            // The fence holds before the old connection has stopped.
+            assert_eq!(seats.take(&introduction(3, 4)).await.err(), Some(Refusal::Epoch));
             assert_eq!(old.until_stopped(std::future::pending::<()>()).await, None);
             drop(old);
-            assert!(seats.fence(node, 5, Duration::from_secs(5)).await);
+            seats.fence(node, 5).ended().await;
             assert_eq!(seats.take(&introduction(3, 4)).await.err(), Some(Refusal::Epoch));
             assert_eq!(new.until_stopped(async { 7 }).await, Some(7));
             assert!(seats.take(&introduction(4, 5)).await.is_ok());

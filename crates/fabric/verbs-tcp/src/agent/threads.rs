@@ -1,4 +1,5 @@
-//! The threads of the agents, which also make connections.
+//! The threads of a process's agents. These threads also make the connections of the process's
+//! endpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +11,14 @@ use tokio::sync::Notify;
 
 use crate::error::TcpError;
 
-/// One single-threaded runtime per thread. A connection stays on its thread, without work stealing.
-/// Without connections the threads sleep.
+/// The threads, each with a single-threaded `tokio` runtime. A connection stays on its thread. A
+/// thread without work sleeps.
 pub(crate) struct Threads {
     handles: Vec<Handle>,
     threads: Vec<(Arc<Notify>, JoinHandle<()>)>,
 }
 
-/// Assigns the threads in turn. Tasks on the threads may have a clone.
+/// Returns the threads in turn. Tasks on the threads may have a clone.
 #[derive(Clone)]
 pub(crate) struct Turns {
     handles: Arc<[Handle]>,
@@ -40,7 +41,8 @@ impl Threads {
             started.handles.push(runtime.handle().clone());
             let stop = Arc::new(Notify::new());
             let stopped = Arc::clone(&stop);
-            // When the future ends, the thread drops the runtime and with it every connection.
+            // When the notification comes, the thread drops the runtime and, with it, all
+            // connections of the thread.
             let body = move || runtime.block_on(stopped.notified());
             let thread = Builder::new().name(format!("tcp-agent-{number}")).spawn(body);
             started.threads.push((stop, thread.map_err(failed)?));
@@ -57,10 +59,10 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // The notification is stored for a thread that does not wait yet.
+        // If a thread does not wait yet, the notification is stored for it.
         self.threads.iter().for_each(|(stop, _)| stop.notify_one());
         for (_, thread) in self.threads.drain(..) {
-            // A panic of a task has been reported, so the result of the thread is not needed.
+            // The result is not needed: a panic of a task has already been reported.
             let _ = thread.join();
         }
     }

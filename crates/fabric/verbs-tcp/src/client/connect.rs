@@ -1,4 +1,4 @@
-//! [`connect`]: makes a connection, up to its first frame.
+//! [`connect`]: makes a connection to an agent and performs the greetings.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
     pub(crate) introduction: ClientGreeting,
 }
 
-/// A connection with a complete greeting.
+/// A connection after complete greetings.
 pub(crate) struct Connected {
     /// A non-blocking socket, no longer registered with a runtime.
     pub(crate) socket: StdStream,
@@ -34,14 +34,14 @@ pub(crate) struct Connected {
     pub(crate) lengths: Vec<u64>,
 }
 
-/// Pause between two attempts at a busy agent. The agent may have other unauthenticated connections
-/// at that time.
+/// The pause between two attempts at an agent that refuses as busy. The agent is busy while it has
+/// too many unauthenticated connections, which ends soon.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 const _: () = assert!(!BUSY_PAUSE.is_zero(), "a busy agent is asked without a pause");
 
-/// Connects and greets within `limit` in all. Until then, an agent that refuses as busy is tried
-/// again. With TLS, an agent that is busy before the handshake reads as a failed handshake, and is
-/// not tried again.
+/// Connects and performs the greetings, within `limit` in all. If the agent refuses as busy, the
+/// call tries again until the limit. With TLS, an agent that is busy refuses before the handshake.
+/// This looks like a failed handshake, so the call does not try again.
 pub(crate) async fn connect(
     security: &Security,
     wanted: &Wanted,
@@ -79,8 +79,9 @@ async fn attempt(security: &Security, wanted: &Wanted) -> Result<Connected, TcpE
             let mut stream =
                 tls.connector.connect(tls.name.clone(), stream).await.map_err(failed)?;
             let greeted = greet(&mut stream, None, wanted).await.map_err(|error| match error {
-                // The agent checks our certificate only after the handshake has succeeded on our
-                // side.
+                // The agent checks this process's certificate only after the handshake has
+                // succeeded on this side. So a connection that ends here probably failed this
+                // check.
                 TcpError::Ended { addr, why } => TcpError::Tls { addr, why },
                 error => error,
             })?;
@@ -128,10 +129,10 @@ where
     let mac: &[u8; MAC_LEN] = mac.try_into().expect("the rest");
     let welcome = Welcome::parse(head).map_err(no_agent)?;
     if welcome.refusal == Some(Refusal::Secret) {
-        // The agent does not know our secret, so it cannot sign with it.
+        // The agent does not know this process's secret, so this refusal has no proof.
         return Err(refused(Refusal::Secret, version));
     }
-    // At most half a megabyte.
+    // `Welcome::parse` limits the number of regions, so this is at most half a megabyte.
     let mut lengths = vec![0; 8 * welcome.regions as usize];
     read(stream, &mut lengths, addr).await?;
     let parts = [&hello[..], &answer, &said, head, &lengths];

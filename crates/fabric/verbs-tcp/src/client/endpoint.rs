@@ -1,4 +1,4 @@
-//! [`TcpEndpoint`]: collects batches, and sends them with the doorbell.
+//! [`TcpEndpoint`]: collects posted batches, and sends them at the doorbell.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{Completion, Target, VerbError, WorkRequest, check_batch};
+use rustix::event::Timespec;
 
 use super::connect::{Wanted, connect};
 use super::locals::Locals;
@@ -20,20 +21,22 @@ use crate::wire::TcpNode;
 
 /// One worker's endpoint on the fabric of sockets; see [`latchwork_verbs::Endpoint`].
 ///
-/// The endpoint has its own connection to each node that it uses, made at the first use. The
-/// doorbell sends the batches, usually all batches for one node in one write. Batches that find no
-/// connection or no room leave with a later poll. Each poll takes the replies. A worker with
-/// batches in flight must poll; a worker without may park.
+/// The endpoint has its own connection to each node that it uses, and makes the connection at the
+/// first use. The doorbell sends the posted batches, usually all batches for one node in one write.
+/// Batches that find no connection or no room are sent by a later poll. Each poll also takes the
+/// replies. A worker with batches in flight must poll. A worker without batches in flight may park.
 ///
-/// A post to an unknown region of another process requests the regions from that process. The post
-/// waits for the answer, at most twice [`TcpConfig::connect_time`](crate::TcpConfig::connect_time).
+/// A post to an unknown region of another process's node requests the list of regions from the
+/// node's agent. The post blocks the thread until the answer, for at most twice
+/// [`TcpConfig::connect_time`](crate::TcpConfig::connect_time).
 pub struct TcpEndpoint {
     inner: Arc<Inner>,
     locals: Locals,
     lanes: Vec<Lane>,
-    /// Send queues to removed nodes, kept until no batch waits in them.
+    /// Send queues to removed nodes, kept until all of their batches have ended.
     former: Vec<Lane>,
-    /// The number of removed peers that this endpoint has seen.
+    /// The count of removed peers at the last check of
+    /// [`Peers::removals`](crate::peers::Peers::removals).
     removals: u64,
     completed: VecDeque<Completion>,
     in_flight: usize,
@@ -53,7 +56,8 @@ impl TcpEndpoint {
         }
     }
 
-    /// Sets aside the send queues to removed nodes.
+    /// Moves the send queues to removed nodes to `former`, so that later batches go to a new start
+    /// of the node.
     fn retire(&mut self) {
         let removals = self.inner.peers.removals();
         if removals == self.removals {
@@ -74,8 +78,8 @@ impl TcpEndpoint {
         );
     }
 
-    /// The index of the send queue to a target's node. Send queues are few, and mostly the same
-    /// ones are used.
+    /// The index of the send queue to a target's node. The search is linear, because an endpoint
+    /// has few send queues.
     fn lane(&mut self, target: Target) -> Option<usize> {
         let node = match target {
             Target::Memory(id) => TcpNode::Memory(id),
@@ -85,8 +89,8 @@ impl TcpEndpoint {
         let known = self.lanes.iter().position(|lane| lane.peer.node == node);
         if known.is_none() {
             let peer = self.inner.peers.get(node)?;
-            // Without random bytes the session is 0. Connecting also needs random bytes, so no
-            // connection is made while the system gives none.
+            // If the system gives no random bytes, the session is 0. Such a session is not used,
+            // because connecting also needs random bytes.
             let session = random().unwrap_or_default();
             let (patience, clock) = (self.inner.config.patience, self.inner.clock);
             self.lanes.push(Lane::new(peer, session, Times { patience, clock }));
@@ -119,7 +123,7 @@ fn start(inner: &Inner, own: &Hosted, peer: &Peer, session: [u8; 16]) -> Attempt
     let (security, limit) = (inner.config.security.clone(), inner.config.connect_time);
     let (sender, receiver) = channel();
     inner.turns.next().spawn(async move {
-        // The endpoint may be dropped by now; then the result is not needed.
+        // If the endpoint was dropped in the meantime, the result is not needed.
         let _ = sender.send(connect(&security, &wanted, limit).await);
     });
     receiver
@@ -141,14 +145,15 @@ impl latchwork_verbs::Endpoint for TcpEndpoint {
         let mut remote_len = lane.length(region);
         if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
             let peer = Arc::clone(&lane.peer);
-            // When the node cannot be reached, its region stays unknown.
+            // If the node cannot be reached, its region stays unknown and the check below refuses
+            // the batch.
             if self.inner.ask(&peer, self.locals.own.node).is_ok() {
                 remote_len = peer.length(region);
             }
         }
         check_batch(target, requests, remote_len, |key| self.locals.learn(key))?;
-        // If the node was removed since, this batch ends like the batches posted before the
-        // removal.
+        // If another thread has removed the node in the meantime, this batch ends like the batches
+        // that were posted before the removal.
         lane.push(region, token, requests);
         self.in_flight += 1;
         strict_assert!(self.in_flight > 0);
@@ -177,14 +182,34 @@ impl latchwork_verbs::Endpoint for TcpEndpoint {
     }
 
     fn may_park(&self) -> bool {
-        // Replies wake no worker: the worker has to poll for them.
+        // A reply does not wake the worker, so the worker must poll for its replies.
         self.in_flight == 0
     }
 
     fn doze(&self, time: Duration) -> bool {
         let mut links: Vec<_> = self.lanes.iter().filter_map(Lane::awaits).collect();
-        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-        // An error ends the doze, and the next step meets its cause.
+        let time = timespec(time);
+        // If the socket has an error, the doze ends, and the next step finds the error.
         !links.is_empty() && rustix::event::poll(&mut links, Some(&time)).is_ok()
+    }
+}
+
+/// The time as the operating system takes it.
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = time.as_secs().try_into().unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bug: a doze of one second did not sleep at all. Mechanism: only the part of a second went to
+    /// the operating system. Fix: the seconds go there as well.
+    #[test]
+    fn a_doze_keeps_its_whole_seconds() {
+        let time = timespec(Duration::from_millis(2_500));
+        assert_eq!((time.tv_sec, time.tv_nsec), (2, 500_000_000));
+        assert_eq!(timespec(Duration::MAX).tv_sec, i64::MAX);
     }
 }

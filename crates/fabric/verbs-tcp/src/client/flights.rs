@@ -1,4 +1,4 @@
-//! Batches in flight: their expected replies and their outcomes.
+//! Batches in flight on one send queue: their expected replies and their outcomes.
 
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, BATCH_MAX, LocalBuffer, WorkRequest};
@@ -11,7 +11,8 @@ pub(crate) struct Flight {
     pub(crate) outcome: AtomicOutcome,
     /// The number of atomics whose old values have arrived.
     pub(crate) atomics: usize,
-    /// The number of frames without a reply, and of messages that will be sent again.
+    /// The number of this batch's frames without a reply, plus the number of its messages that wait
+    /// to be sent again.
     pub(crate) open: usize,
     /// Whether the whole batch has been put into frames.
     pub(crate) whole: bool,
@@ -23,7 +24,7 @@ impl Flight {
         Flight { token, region, outcome, atomics: 0, open: 0, whole: false }
     }
 
-    /// A flight of a batch in one frame.
+    /// Makes the flight of a batch that fits into one frame.
     pub(crate) fn in_one_frame(token: u64, region: u16) -> Self {
         Flight { open: 1, whole: true, ..Flight::new(token, region) }
     }
@@ -40,9 +41,11 @@ pub(crate) enum Expect {
     Done,
     /// The eight bytes of an old value.
     Old,
-    /// As many bytes as the buffer has. None when the READ has a condition that was not met.
+    /// As many bytes as the buffer has. With `optional`, no bytes if the condition of the READ was
+    /// false.
     Data { local: LocalBuffer, optional: bool },
-    /// No bytes. The message may be undone because the inbox is full.
+    /// No bytes. The reply may report that the message was not delivered, because the inbox was
+    /// full.
     Delivery,
 }
 
@@ -61,7 +64,7 @@ impl Expect {
 /// A frame without its reply. Replies come in the order of the frames.
 pub(crate) struct Sent {
     pub(crate) seq: u32,
-    /// The flight of its batch, in the slab of flights.
+    /// The key of the batch's flight in the slab of flights.
     pub(crate) flight: usize,
     expects: [Expect; BATCH_MAX],
     len: usize,
@@ -85,7 +88,8 @@ impl Sent {
     }
 }
 
-/// The requests of waiting batches, one batch behind the other, each contiguous.
+/// The requests of all waiting batches, in the order of posting. The requests of each batch are
+/// contiguous.
 #[derive(Default)]
 pub(crate) struct Requests {
     all: Vec<WorkRequest>,
@@ -99,7 +103,8 @@ impl Requests {
         if self.first == self.all.len() {
             self.clear();
         } else if self.first > self.all.len() / 2 {
-            // Fewer requests move than were popped since the last move.
+            // This move costs less than the pops since the last move, because fewer requests move
+            // than were popped.
             self.all.drain(..self.first);
             self.first = 0;
         }
@@ -141,7 +146,7 @@ pub(crate) fn piece(request: &WorkRequest, done: u32, max: u32) -> (WorkRequest,
             let (remote, part, len) = cut(remote, local);
             (WorkRequest::Write { remote, local: part }, len, local.len)
         }
-        // The condition of a `ReadIf` is dropped, because its atomic is in another frame.
+        // A `ReadIf` becomes a READ, because the atomic of its condition is in another frame.
         WorkRequest::Read { remote, local } | WorkRequest::ReadIf { remote, local, .. } => {
             let (remote, part, len) = cut(remote, local);
             (WorkRequest::Read { remote, local: part }, len, local.len)

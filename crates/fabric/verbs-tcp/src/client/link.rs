@@ -1,4 +1,5 @@
-//! [`Link`]: a connection at the worker: two buffers, and a socket that never blocks.
+//! [`Link`]: an established connection on the worker's side: a non-blocking socket, and a buffer
+//! for each direction.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,8 @@ use super::connect::Connected;
 use crate::buffer::Buffer;
 use crate::wire::FRAME_MAX;
 
-/// The most reads from the socket in one call, because the worker has other work.
+/// The largest number of reads from the socket in one call. The number is small, because the worker
+/// has other work.
 const READS_MAX: usize = 4;
 const _: () = assert!(READS_MAX > 0, "nothing is ever read");
 
@@ -19,7 +21,7 @@ const _: () = assert!(READS_MAX > 0, "nothing is ever read");
 pub(crate) struct Link {
     socket: TcpStream,
     tls: Option<Box<ClientConnection>>,
-    /// Encoded frames; the first `written` bytes are sent.
+    /// Encoded frames. The first `written` bytes have been written to the socket.
     pub(crate) out: Vec<u8>,
     written: usize,
     pub(crate) input: Buffer,
@@ -31,13 +33,14 @@ impl Link {
         Link { socket, tls, out: Vec::new(), written: 0, input: Buffer::new() }
     }
 
-    /// The number of bytes that are not sent.
+    /// The number of encoded bytes that have not been written to the socket.
     pub(crate) fn waiting(&self) -> usize {
         strict_assert!(self.written <= self.out.len(), "more was written than there was");
         self.out.len() - self.written
     }
 
-    /// The events to wait for: bytes to read, and room to write when frames wait.
+    /// The socket events for which a doze waits: bytes to read, and also room to write if frames
+    /// wait.
     pub(crate) fn awaits(&self) -> PollFd<'_> {
         let write = if self.waiting() > 0 { PollFlags::OUT } else { PollFlags::empty() };
         PollFd::new(&self.socket, PollFlags::IN | write)
@@ -53,7 +56,8 @@ impl Link {
             };
             match taken {
                 Ok(0) if self.tls.is_some() => {
-                    // TLS buffers no more plaintext until encrypted bytes leave.
+                    // The TLS library takes no more plaintext until encrypted bytes have been
+                    // written to the socket.
                     if !self.flush_tls()? {
                         return Ok(());
                     }
@@ -91,7 +95,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Reads bytes that have arrived, in at most `READS_MAX` reads. True when there were any.
+    /// Reads the bytes that have arrived, in at most `READS_MAX` reads. True when any bytes were
+    /// read.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut some = false;
         for _ in 0..READS_MAX {
@@ -106,15 +111,16 @@ impl Link {
                 Ok(count) => {
                     self.input.filled(count);
                     some = true;
-                    // These were probably all bytes; a further read would only find out.
+                    // The read did not fill the room, so these were probably all bytes. A further
+                    // read is not worth its cost.
                     if count < len && self.tls.is_none() || len == 0 {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The bytes read before the error count. The next call meets this error again, or
-                // the end of the stream.
+                // The bytes that were read before the error are still used. The next call gets this
+                // error again, or finds the end of the stream.
                 Err(error) if some => {
                     tracing::debug!(%error, "a connection ends");
                     break;
@@ -126,7 +132,7 @@ impl Link {
     }
 }
 
-/// Reads decrypted bytes. When there are none, decrypts the bytes that have arrived.
+/// Reads decrypted bytes. Without decrypted bytes, first decrypts the bytes that have arrived.
 fn read_tls(
     tls: &mut ClientConnection,
     socket: &mut TcpStream,

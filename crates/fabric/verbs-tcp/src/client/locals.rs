@@ -1,4 +1,4 @@
-//! [`Locals`]: the regions of a worker's own node.
+//! [`Locals`]: the regions of a worker's own node, which the local buffers of its batches name.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Clients: the side of the worker.
+//! Clients: the part that sends a worker's batches to agents and takes the replies.
 //!
 //! ```text
 //!   Endpoint ── post ──► Lane: queue ── ring: encode ──► Link: out ── one write ──► socket

@@ -1,4 +1,4 @@
-//! Batches: the requests of a client.
+//! The encoding of a batch: the requests of a client in one frame.
 //!
 //! ```text
 //!   0    1      4      8        16
@@ -18,6 +18,7 @@ use latchwork_verbs::{
 use super::header::{BATCH, HEADER, REPLY, begin_frame, end_frame};
 use super::{Cursor, DATA_MAX, WireError};
 
+// The codes of requests: the field `op`.
 const READ: u8 = 1;
 const READ_IF: u8 = 2;
 const WRITE: u8 = 3;
@@ -26,14 +27,14 @@ const FETCH_ADD: u8 = 5;
 const SEND: u8 = 6;
 const _: () = assert!(SEND < REPLY, "a request reads like a frame of an agent");
 
-/// The requests of one batch frame: one to four, well formed, within the limits of a frame. The
-/// agent checks whether their memory exists.
+/// The requests of one batch frame: one to four well-formed requests within the limits of a frame.
+/// Parsing does not check whether their memory exists; the agent does.
 ///
-/// The requests stay in the bytes of the frame until they are used. A value with all requests is
-/// ten times as large as most frames, and every move would copy it.
+/// The requests are decoded only when they are used. A value with all decoded requests would be ten
+/// times as large as most frames, and every move would copy it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Batch<'a> {
-    /// The number of the frame, which the reply repeats.
+    /// The number of the frame. The reply has the same number.
     pub seq: u32,
     /// The region of the compute node; 0 for a memory node.
     pub region: u16,
@@ -43,7 +44,7 @@ pub struct Batch<'a> {
     body: &'a [u8],
 }
 
-/// A request with its data still in the frame.
+/// A request whose data stays in the frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum WireRequest<'a> {
     /// [`WorkRequest::Read`] and [`WorkRequest::ReadIf`].
@@ -52,7 +53,8 @@ pub enum WireRequest<'a> {
         remote: u64,
         /// Bytes.
         len: u32,
-        /// Mask and value of the last atomic before it in the frame.
+        /// For `ReadIf`: the mask, and the value that the last atomic before this request must have
+        /// found.
         condition: Option<(u64, u64)>,
     },
     /// [`WorkRequest::Write`] and [`WorkRequest::WriteWord`].
@@ -82,7 +84,7 @@ pub enum WireRequest<'a> {
     Send(WireMessage<'a>),
 }
 
-/// A message with its body still in the frame.
+/// A message whose body stays in the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WireMessage<'a> {
     from: ComputeNodeId,
@@ -120,8 +122,8 @@ impl<'a> Batch<'a> {
         Requests { left: self.count, rest: Cursor(self.body) }
     }
 
-    /// The end of the memory that the requests touch; `u64::MAX` when no memory has that end.
-    /// `None` when they touch no memory.
+    /// The offset behind the last byte that the requests touch; `u64::MAX` when this offset would
+    /// overflow. `None` when the requests touch no memory.
     #[inline]
     pub fn reach(&self) -> Option<u64> {
         self.reach
@@ -159,7 +161,7 @@ impl<'a> Batch<'a> {
             }
         }
         cursor.end()?;
-        // The data of WRITEs is in the frame, so the limit of the frame bounds it.
+        // The data of WRITEs needs no check, because it is in the frame, whose length is limited.
         if read > DATA_MAX as u64 {
             return Err(WireError::Field { field: "length of READs" });
         }
@@ -188,7 +190,7 @@ impl<'a> Iterator for Requests<'a> {
     #[inline]
     fn next(&mut self) -> Option<WireRequest<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // Parsing the batch has taken all requests once, so this does not fail.
+        // `Batch::parse` has already decoded each request once, so this does not fail.
         take_request(&mut self.rest).ok()
     }
 
@@ -236,10 +238,10 @@ fn take_request<'a>(cursor: &mut Cursor<'a>) -> Result<WireRequest<'a>, WireErro
     }
 }
 
-/// Reads ahead in a frame that is not due yet, for hints. Calls `place` with the region, offset and
-/// length of the first request, and of the second if the first is an atomic. Returns the length of
-/// the frame. The values are not checked, so they are good only for hints. `None` when too few
-/// bytes are there, or when they are not a frame.
+/// Looks into the first frame of `bytes` before its execution, for prefetches. Calls `place` with
+/// the region, offset and length of the first request, and of the second request if the first is an
+/// atomic. The values are not checked, so they are good only for hints. Returns the length of the
+/// frame in bytes; `None` when the header is incomplete or has an impossible length.
 #[inline]
 pub fn peek(bytes: &[u8], mut place: impl FnMut(u16, u64, u32)) -> Option<usize> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;

@@ -1,4 +1,4 @@
-//! Frames: the messages after the greetings of a connection, in both directions.
+//! Frames: the units that follow the greetings of a connection, in both directions.
 
 use latchwork_strict::strict_assert_eq;
 
@@ -14,8 +14,8 @@ use super::{Cursor, WireError};
 pub enum FromClient<'a> {
     /// Requests for the node of this connection.
     Batch(Batch<'a>),
-    /// The end of a batch lease, on the agent's clock in nanoseconds. The agent refuses batches
-    /// behind this frame that arrive after that end. It reads its clock once per chunk of frames.
+    /// The end of a batch lease, on the agent's clock in nanoseconds. After this end, the agent
+    /// refuses the batches behind this frame. The agent reads its clock once per chunk of frames.
     Lease(u64),
     /// A request for a pong with the same number.
     Ping(u32),
@@ -45,8 +45,8 @@ struct Raw<'a> {
 /// The frame at the start of `bytes`; `None` when it is incomplete.
 #[inline]
 fn raw(bytes: &[u8]) -> Result<Option<Raw<'_>>, WireError> {
-    // The length is checked as soon as its four bytes are there. So no side waits for more than
-    // `FRAME_MAX` bytes.
+    // The length is checked as soon as its four bytes have arrived. So no side waits for a frame of
+    // more than `FRAME_MAX` bytes.
     let Some(len) = bytes.first_chunk().copied().map(u32::from_le_bytes) else { return Ok(None) };
     if !(HEADER..=FRAME_MAX).contains(&(len as usize)) {
         return Err(WireError::FrameLength { len });

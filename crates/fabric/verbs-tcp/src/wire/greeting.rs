@@ -1,4 +1,5 @@
-//! Greetings: four messages of known lengths, before the first frame.
+//! Greetings: the four messages before the first frame of a connection. Only the list of regions at
+//! their end has no fixed length.
 //!
 //! ```text
 //!   client                                    agent
@@ -15,9 +16,10 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 
 use super::{Cursor, WireError};
 
-/// The version of the protocol; both ends must have the same.
+/// The version of the protocol. Both ends of a connection must have the same version.
 pub const VERSION: u16 = 1;
 
+/// The first bytes of a greeting, by which a peer of this protocol is recognised.
 const MAGIC: [u8; 8] = *b"LATCHNET";
 
 /// Bytes of a nonce.
@@ -41,7 +43,7 @@ const _: () = assert!(HELLO_LEN == 8 + 2 + 1 + 5 + NONCE_LEN && ANSWER_LEN == HE
 const _: () = assert!(CLIENT_GREETING_LEN == 2 * 4 + 2 * 8 + 16 + 8 + MAC_LEN);
 const _: () = assert!(WELCOME_LEN == 4 + 4 + 2 * 8 + MAC_LEN);
 
-/// The most regions of one node: the number of region keys.
+/// The largest number of regions of one node: the number of region keys.
 pub const REGIONS_MAX: u32 = 1 << 16;
 const _: () =
     assert!(REGIONS_MAX as usize == u16::MAX as usize + 1, "a region has a key of 16 bits");
@@ -84,7 +86,7 @@ impl TcpNode {
     }
 }
 
-/// The reason why an agent refuses a connection.
+/// Why an agent refuses a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The client speaks another version of the protocol.
@@ -97,9 +99,9 @@ pub enum Refusal {
     Secret,
     /// The agent serves another node than the client wants.
     Node,
-    /// The node was started anew after the client learned of it.
+    /// The client wants an earlier start of the node.
     Incarnation,
-    /// The client is fenced: its epoch is over.
+    /// The agent has fenced the client's member epoch.
     Epoch,
 }
 
@@ -142,7 +144,7 @@ fn parse_magic(bytes: &[u8; 48]) -> Result<(u16, u8, [u8; NONCE_LEN]), WireError
         return Err(WireError::Magic);
     }
     let version = cursor.u16()?;
-    // The bytes behind another version's number are not interpreted.
+    // Another version may have other fields behind its number, so the rest is not read.
     if version != VERSION {
         return Ok((version, 0, [0; NONCE_LEN]));
     }
@@ -174,7 +176,7 @@ impl Hello {
         bytes
     }
 
-    /// Parses the message. Of another version only the number is read.
+    /// Parses the message. If the version is another one, only its number is read.
     ///
     /// # Errors
     /// The bytes are not a greeting.
@@ -229,9 +231,9 @@ pub struct ClientGreeting {
     pub from: TcpNode,
     /// The node that the client wants.
     pub to: TcpNode,
-    /// The client's epoch.
+    /// The client's member epoch.
     pub epoch: u64,
-    /// The incarnation of the node that the client wants; 0 for any.
+    /// The random number of the start of the node that the client wants; 0 for any start.
     pub incarnation: u64,
     /// The session, which stays the same when a new connection replaces a failed one.
     pub session: [u8; 16],
@@ -275,7 +277,7 @@ pub struct Welcome {
     pub refusal: Option<Refusal>,
     /// The number of regions of the node.
     pub regions: u32,
-    /// The incarnation of the node: a number for each start of it.
+    /// The random number of this start of the node.
     pub incarnation: u64,
     /// The agent's clock, in nanoseconds.
     pub clock: u64,

@@ -13,10 +13,12 @@ use super::DATA_MAX;
 /// Bytes of a frame's header.
 pub const HEADER: usize = 12;
 
-/// The most bytes of a frame: the data of a batch, and the other fields of four requests.
+/// The largest length of a frame in bytes: the data of a batch, and the other fields of four
+/// requests.
 pub const FRAME_MAX: usize = DATA_MAX + 1024;
 const _: () = assert!(FRAME_MAX > DATA_MAX + HEADER && FRAME_MAX <= u32::MAX as usize);
 
+// The kinds of frames. A client sends kinds below 128, and an agent sends kinds above 128.
 pub(super) const BATCH: u8 = 1;
 pub(super) const LEASE: u8 = 2;
 pub(super) const PING: u8 = 3;

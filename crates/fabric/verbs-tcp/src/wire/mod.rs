@@ -1,8 +1,8 @@
 //! The bytes on a connection: see "The wire format" in `docs/internals/tcp.md`.
 //!
-//! All functions here are pure: they take bytes and return values that borrow from them, or an
-//! error. A length that a peer sends is checked before memory is allocated for it. All numbers are
-//! little-endian.
+//! The functions of this module are pure: they parse bytes into values that borrow from the bytes,
+//! or append bytes to a buffer. A length that a peer sends is checked before memory is allocated
+//! for it. All numbers are little-endian.
 
 mod batch;
 mod frame;
@@ -23,8 +23,8 @@ pub use reply::{BatchReply, begin_reply, end_reply};
 
 use thiserror::Error;
 
-/// The most bytes of WRITEs, and the most bytes of READs, in one batch frame. Larger requests go in
-/// pieces.
+/// The largest number of bytes of all WRITEs, and of all READs, in one batch frame. A larger
+/// request is sent in several frames.
 pub const DATA_MAX: usize = 256 << 10;
 
 /// An error in the bytes of a peer.
@@ -33,13 +33,13 @@ pub enum WireError {
     /// The bytes do not begin like this protocol.
     #[error("not a Latchwork peer: the greeting begins with other bytes")]
     Magic,
-    /// A frame has a length above the limit of a frame, or below that of its header.
+    /// A frame has a length above [`FRAME_MAX`], or below [`HEADER`].
     #[error("a frame of {len} bytes: {HEADER} to {FRAME_MAX} are possible")]
     FrameLength {
         /// The length in the frame.
         len: u32,
     },
-    /// No frame in that direction has that kind.
+    /// No frame of this direction has this kind.
     #[error("a frame of unknown kind {kind}")]
     Kind {
         /// The kind in the frame.

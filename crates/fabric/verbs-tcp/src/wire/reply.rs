@@ -1,13 +1,14 @@
 //! Replies: the outcome of a batch frame.
 //!
-//! The body has eight bytes for each atomic and the data of each READ that was done, in the order
-//! of the requests. Only a client that knows the requests can parse the body.
+//! The body has eight bytes for each atomic, and the data of each executed READ, in the order of
+//! the requests. Only a client that knows the requests can parse the body.
 
 use latchwork_strict::strict_assert;
 
 use super::WireError;
 use super::header::{HEADER, REPLY, begin_frame, end_frame};
 
+// The states of a reply: executed, or refused after the end of the batch lease.
 const DONE: u8 = 0;
 const EXPIRED: u8 = 1;
 
@@ -16,12 +17,13 @@ const EXPIRED: u8 = 1;
 pub struct BatchReply<'a> {
     /// The number of the batch frame.
     pub seq: u32,
-    /// Whether the batch came after the end of its lease. Then no request of it took effect.
+    /// Whether the batch came after the end of its batch lease. If true, no request of the batch
+    /// took effect.
     pub expired: bool,
-    /// One bit per request, from the lowest. The bit is set for a `ReadIf` with an unmet condition,
-    /// and for a message that met a full inbox. All other requests took effect.
+    /// One bit per request, from the lowest bit. The bit is set for a `ReadIf` with a false
+    /// condition, and for a message that found a full inbox. All other requests took effect.
     pub undone: u8,
-    /// Old values and data.
+    /// The old values of atomics, and the data of READs.
     pub body: &'a [u8],
 }
 

@@ -18,7 +18,7 @@ use crate::common::{MEMORY, Pair, call, finish, node, secret};
 
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// Batches end within this time on a busy machine, whatever fails.
+/// The time within which all batches must end, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[allow(clippy::disallowed_methods, reason = "the other side of a socket is a matter of real time")]
@@ -45,7 +45,7 @@ fn through_proxy() -> (Pair, Proxy) {
 }
 
 const ADD: [WorkRequest; 1] = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
-/// No request was sent.
+/// The result of a batch of which no request was sent.
 const UNREACHABLE: Result<AtomicOutcome, VerbError> =
     Err(VerbError::Unreachable { target: MEMORY });
 const DISCONNECTED: Result<AtomicOutcome, VerbError> =
@@ -69,7 +69,7 @@ fn a_reset_in_the_middle_leaves_no_more_unknown_outcomes_than_it_reports() {
         assert!(call(&mut endpoint, MEMORY, &ADD).is_ok(), "the connection stands again");
         sure += 1;
         // Each frame takes 36 bytes. So the cut is in one of the first hundred frames, and mostly
-        // not between two.
+        // not between two frames.
         proxy.cut_after(37 * round + 5);
         for token in 0..300 {
             endpoint.post(MEMORY, token, &ADD).unwrap();
@@ -78,7 +78,8 @@ fn a_reset_in_the_middle_leaves_no_more_unknown_outcomes_than_it_reports() {
         assert_eq!(done.len(), 300);
         let (ok, doubt) = count(&done);
         (sure, doubtful) = (sure + ok, doubtful + doubt);
-        // The batches beyond a connection's limit in flight use the next connection, and succeed.
+        // The failed connection could not take all batches. The remaining batches use the next
+        // connection, and succeed.
         assert!(doubt > 0 && ok > 0, "round {round}: {ok} and {doubt}");
         let value = pair.memory.words().u64(0);
         assert!(

@@ -1,6 +1,6 @@
-//! Thousands of hostile connections. Some are not of a peer, and some are of a peer that violates
-//! the protocol. Each ends soon and with a clear error, no resource grows, and correct clients are
-//! served meanwhile.
+//! Thousands of hostile connections. Some come from unauthenticated clients, and some from an
+//! authenticated client that violates the protocol. Each ends soon and with a clear error, no
+//! resource grows, and correct clients are served at the same time.
 #![cfg(target_os = "linux")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use crate::common::raw;
 use crate::common::{MEMORY, MEMORY_NODE, Pair, call, node, secret};
 
-/// Connections in all, of several kinds.
+/// The number of hostile connections, of several kinds.
 const HOSTILE: u64 = 10_000;
 
 fn own(fd_or_status: &str, field: &str) -> u64 {
@@ -104,7 +104,7 @@ fn drain(stream: &mut TcpStream) -> usize {
 fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
     let mut random = vec![0; rng.next_u32() as usize % 300];
     rng.fill_bytes(&mut random);
-    // The agent resets the connection when unread bytes are left.
+    // A write may fail, because the agent resets a connection whose bytes it has not read.
     let send = |stream: &mut TcpStream, bytes: &[u8]| drop(stream.write_all(bytes));
     match number % 8 {
         // Random bytes, and then silence or an end.
@@ -118,7 +118,7 @@ fn attack(addr: SocketAddr, number: u64, rng: &mut TestRng) {
         }
         // Connects and disconnects.
         2 => drop(raw::connect(addr)),
-        // Half a greeting.
+        // A part of a greeting.
         3 => {
             let hello = Hello { version: VERSION, secret: true, nonce: [1; NONCE_LEN] }.bytes();
             let mut stream = raw::connect(addr);
@@ -198,11 +198,12 @@ fn ten_thousand_hostile_connections_change_nothing() {
     let pair = Pair::new(there, TcpConfig::new(secret()), |addr| addr);
     let mut endpoint = pair.endpoint();
     let add = [WorkRequest::FetchAdd { remote: 0, add: 1 }];
-    // Both connections are made first, because a greeting takes some time on a busy machine.
+    // Both connections are made before the attacks, because a greeting takes some time on a busy
+    // machine.
     let mut during = pair.endpoint();
     assert!(call(&mut endpoint, MEMORY, &add).is_ok() && call(&mut during, MEMORY, &add).is_ok());
 
-    // The first attacks allocate everything that grows only once.
+    // The first attacks allocate the memory that the process allocates once and keeps.
     let seed = [7; 32];
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     (0..200).for_each(|number| attack(pair.addr, number, &mut rng));
@@ -272,7 +273,8 @@ fn silence_does_not_shut_others_out(pair: &Pair) {
     drain(&mut late);
 }
 
-/// Requests far more than it reads. The agent stops reading, and later closes the connection.
+/// A client requests far more data than it reads. The agent stops reading its requests, and later
+/// closes the connection.
 fn who_does_not_read_is_dropped(pair: &Pair) {
     let before = resident();
     let mut stream = welcome(pair.addr, 1 << 41);

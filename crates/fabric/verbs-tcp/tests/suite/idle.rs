@@ -19,13 +19,13 @@ fn wait(time: Duration) {
     thread::sleep(time);
 }
 
-/// Counts the CPU time and the voluntary sleeps of all threads of this process with names that
-/// begin with `name`. The unit of the time is a tick, mostly 10 ms.
+/// The CPU time and the number of voluntary sleeps of all threads of this process whose names begin
+/// with `name`. The unit of the time is a tick, mostly 10 ms.
 fn used(name: &str) -> (u64, u64) {
     let (mut ticks, mut sleeps) = (0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();
-        // Threads start and end meanwhile.
+        // A thread may end during the search, so a missing file counts as empty.
         let read = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
         if !read("comm").starts_with(name) {
             continue;

@@ -4,6 +4,7 @@ mod common;
 mod contract;
 mod faults;
 mod hostile;
+mod hosting;
 mod idle;
 mod nap;
 mod security;

@@ -7,8 +7,9 @@ use latchwork_verbs::{Endpoint as _, WorkRequest};
 use crate::common::{Cluster, MEMORY, Mode, finish, node};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Much longer than a reply takes, and shorter than the limit of one doze.
-const NAP: Duration = Duration::from_millis(900);
+/// The time of one doze: much longer than a reply takes. A whole number of seconds, because an
+/// endpoint once used only the part of a second.
+const NAP: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_nap_ends_with_a_reply_and_there_is_none_without_batches_in_flight() {

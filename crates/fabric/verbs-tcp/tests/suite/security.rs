@@ -42,7 +42,8 @@ fn try_to_join(there: Security, security: Security) -> (String, Refused) {
     let here = TcpFabric::new(config(security)).unwrap();
     let error = here.add_peer(OWN(), MEMORY_NODE, addr).unwrap_err();
     assert_eq!(here.addr(MEMORY_NODE), None, "a peer that is not trusted is not known");
-    // The refusal is counted when the agent's side of the connection ends, which is after our side.
+    // The refusal is counted when the agent's side of the connection ends, which may be after the
+    // client's side.
     eventually(|| fabric.refused() != Refused::default());
     assert_eq!(fabric.connections(), 0);
     (error.to_string(), fabric.refused())
@@ -307,7 +308,7 @@ fn a_client_tries_again_at_an_agent_busy_with_unauthenticated_clients() {
     let hasty = TcpFabric::new(TcpConfig { connect_time, ..config(secret()) }).unwrap();
     let patient = TcpFabric::new(config(secret())).unwrap();
     let silent = raw::connect(addr);
-    // When a further connection is refused as busy, the agent has accepted the silent one.
+    // Once a further connection is refused as busy, the agent has accepted the silent connection.
     while fabric.refused().busy == 0 {
         drop(raw::connect(addr));
     }
@@ -358,7 +359,7 @@ fn a_fenced_node_is_refused_and_none_of_its_verbs_takes_effect() {
     assert!(done.iter().all(|c| c.result.is_ok() || is_right(c.result)));
     assert!(is_right(call(&mut endpoint, MEMORY, &add)));
     assert_eq!(pair.memory.words().u64(0), value, "executed behind the fence");
-    // A node that joins again has a higher epoch.
+    // A node that joins again has a higher member epoch.
     let anew = TcpFabric::new(TcpConfig { epoch: 1, ..config(secret()) }).unwrap();
     anew.serve_compute(node(1), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     anew.add_peer(OWN(), MEMORY_NODE, pair.addr).unwrap();

@@ -100,8 +100,8 @@ fn same(request: &WorkRequest, parsed: &WireRequest<'_>) -> bool {
     }
 }
 
-/// Parses `bytes` as the agent does, to the end or the first error. It must neither panic nor use
-/// more bytes than there are.
+/// Parses `bytes` as the agent does, to the end or the first error. Parsing must neither panic nor
+/// use more bytes than there are.
 fn read_as_agent(mut bytes: &[u8]) -> Result<usize, WireError> {
     let mut frames = 0;
     while let Some((frame, used)) = FromClient::parse(bytes)? {

@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use latchwork_runtime::Clock;
 
-/// Longer than any such test takes on a very busy machine.
+/// The time limit of a test. The limit is generous, so that a busy machine causes no failure.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How long a process may take to end once it has closed its output.
+/// The time within which a process must end after it has closed its output.
 const END: Duration = Duration::from_secs(60);
 
 /// Set in the process that [`alone`] starts.
 const ALONE: &str = "LATCHWORK_TEST_ALONE";
 
-/// Whether this process runs nothing but the named test. If not, the call runs the test in a new
-/// process and waits for its end. A test that measures its process must not see the threads of
-/// other tests.
+/// Returns true when this process runs nothing but the named test. Otherwise the call runs the test
+/// in a new process, waits for its end and returns false. A test that measures its own process
+/// needs this, because other tests' threads would change the result.
 ///
 /// `test` is the path of the calling test in its program, for example
 /// `idle::an_idle_cluster_uses_no_cpu`.
 ///
 /// # Panics
-/// When the other process cannot be started, runs no such test, fails, or writes an output that is
-/// not text. When the other process does not close its output within ten minutes, or does not end
-/// within a minute after that: then the call kills it.
+/// When the new process cannot be started, has no such test, fails, or writes an output that is not
+/// text. Also when the new process does not close its output within ten minutes, or does not end
+/// within one more minute. In these two cases the call kills the new process first.
 pub fn alone(test: &str) -> bool {
     if env::var(ALONE).is_ok_and(|name| name == test) {
         return true;
@@ -42,7 +42,7 @@ pub fn alone(test: &str) -> bool {
     thread::spawn(move || {
         let mut text = String::new();
         let read = output.read_to_string(&mut text);
-        // The receiver is gone only after the limit.
+        // The send fails only after the limit, when the receiver is gone.
         let _ = sender.send(read.map(|_| text));
     });
     let Ok(text) = receiver.recv_timeout(LIMIT) else {
@@ -62,7 +62,8 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
-/// The status of a process that has closed its output. `None` when it does not end in time.
+/// The exit status of a process that has closed its output. `None` when the process does not end
+/// within [`END`].
 #[allow(clippy::disallowed_methods, reason = "another process is a matter of real time")]
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let clock = Clock::start();

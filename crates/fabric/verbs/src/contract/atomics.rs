@@ -1,4 +1,4 @@
-//! Atomics of many endpoints on one word.
+//! The promises on atomics, tested with many endpoints on one word.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,8 @@ use crate::request::WorkRequest;
 /// Scripts per compute node.
 const WORKERS: usize = 2;
 
-/// Additions and compare-and-swaps of many endpoints: none is lost, and no two that change the word
-/// see the same old value.
+/// Many endpoints add to one word and swap another word. No change is lost, and no two verbs that
+/// change a word return the same old value.
 pub fn atomics_lose_nothing(harness: &impl Harness) {
     let rounds = harness.rounds();
     let olds = Arc::new(Mutex::new([BTreeSet::new(), BTreeSet::new()]));
@@ -50,7 +50,8 @@ pub fn atomics_lose_nothing(harness: &impl Harness) {
     assert!(olds[1].iter().copied().eq(0..count));
 }
 
-/// A lock made of compare-and-swap: each holder reads everything that the last holder wrote.
+/// A lock made of compare-and-swap: each holder of the lock reads everything that the previous
+/// holder wrote.
 pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
     const LOCK: u64 = 0;
     const DATA: usize = 1024;

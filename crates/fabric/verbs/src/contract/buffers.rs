@@ -1,10 +1,11 @@
-//! Words, local buffers and completions.
+//! The promises on words, local buffers and completions.
 
 use super::{Harness, MEMORY, Script, local, node};
 use crate::address::{MemoryNodeId, Target};
 use crate::request::WorkRequest;
 
-/// Both halves of a word always belong together, with any concurrent writers.
+/// Two nodes write words with two equal halves. A READ of a third node never finds a word with two
+/// different halves.
 pub fn words_are_never_torn(harness: &impl Harness) {
     const LEN: usize = 1024;
     let rounds = harness.rounds();
@@ -35,8 +36,8 @@ pub fn words_are_never_torn(harness: &impl Harness) {
     harness.run(scripts);
 }
 
-/// After the completion the data of a READ is in the buffer, and the source of a WRITE is free
-/// again.
+/// After the completion of a READ, the data is in the local buffer. After the completion of a
+/// WRITE, the poster may change the local buffer.
 pub fn a_completion_gives_the_buffers_back(harness: &impl Harness) {
     const LEN: usize = 1024;
     const COPY: usize = 8192;

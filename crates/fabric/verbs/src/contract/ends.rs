@@ -1,4 +1,4 @@
-//! Early ends: a worker drops its endpoint, and a memory node is cut off.
+//! The promises on early ends: a worker drops its endpoint, or a memory node is cut off.
 
 use super::errors::assert_gone;
 use super::{Harness, MEMORY, Script, node};
@@ -16,7 +16,7 @@ pub fn a_dropped_endpoint_takes_back_what_was_not_rung(harness: &impl Harness) {
     let rounds = harness.rounds().min(10);
     for round in 1..=rounds {
         let script = Script::new(node(1), move |worker| async move {
-            // From here on the connection exists.
+            // After this call the connection exists.
             worker.call(MEMORY, &add(1)).await;
             worker.post(MEMORY, &add(1)).expect("a batch that is right");
             worker.pause().await;

@@ -1,4 +1,5 @@
-//! Errors: an error in a batch is reported by the post, a failure of a target by the completion.
+//! The promises on errors: the post reports an error in a batch, and the completion reports a
+//! failure of a target.
 
 use super::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES,
@@ -70,13 +71,14 @@ pub fn a_bad_batch_is_refused_and_does_nothing(harness: &impl Harness) {
     harness.run(vec![script]);
 }
 
-/// Batches for a node that was cut off complete with an error, also batches that were pushed back.
+/// Batches for a node that was cut off complete with an error, also batches that wait for room in
+/// an inbox.
 pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
     let script = Script::new(node(1), |worker| async move {
         let target = compute(2);
         let post = |value| worker.post(target, &[worker.message(value)]).expect("never full");
         let tokens: Vec<_> = (0..3 * INBOX_CAPACITY as u64).map(post).collect();
-        // No worker receives: the inbox fills, and further messages are pushed back.
+        // No worker receives. So the inbox fills, and further messages wait at the sender.
         while worker.results() < INBOX_CAPACITY {
             worker.pause().await;
         }
@@ -97,7 +99,8 @@ pub fn a_disconnected_node_fails_its_batches(harness: &impl Harness) {
     assert_eq!(harness.region(node(2)).words().u64(0), 0, "written after the cut");
 }
 
-/// Both errors are right: not every fabric can report whether any part of the batch was sent.
+/// Asserts that the batch failed because `target` is gone. Two errors are right, because not every
+/// fabric knows whether it sent a part of the batch.
 pub(super) fn assert_gone(result: Result<AtomicOutcome, VerbError>, target: Target) {
     let gone = [VerbError::Disconnected { target }, VerbError::Unreachable { target }];
     assert!(gone.map(Err).contains(&result), "{result:?}");

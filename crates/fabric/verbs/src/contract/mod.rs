@@ -77,7 +77,7 @@ pub trait Harness {
     /// The region that `node` registered with key 0.
     fn region(&self, node: ComputeNodeId) -> Arc<Region>;
 
-    /// The number of rounds of a test. Some tests run fewer rounds, or one.
+    /// The number of rounds of a test. A long test runs fewer rounds.
     fn rounds(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! Order inside a batch, and after a completion.
+//! The promises on order: inside a batch, and after a completion.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn assert_at_least(region: &Region, value: u64) {
 }
 
 /// A script of node 1 that writes the payload with growing values to `to`. In each batch the
-/// request of `announce` comes after the payload.
+/// request that `announce` makes comes after the WRITE of the payload.
 fn writer(
     harness: &impl Harness,
     to: Target,
@@ -43,7 +43,7 @@ fn writer(
     })
 }
 
-/// WRITE, then WRITE: a reader that sees the second sees the first.
+/// WRITE, then WRITE: a reader that sees the second WRITE sees the first WRITE.
 pub fn write_comes_before_write(harness: &impl Harness) {
     let announce = |_: &_, value| WorkRequest::WriteWord { remote: ANNOUNCE as u64, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
@@ -61,8 +61,8 @@ pub fn write_comes_before_write(harness: &impl Harness) {
     harness.run(vec![writer(harness, MEMORY, announce), reader]);
 }
 
-/// WRITE, then atomic; atomic, then READ. So data under a latch word needs one round trip for a
-/// safe write and one round trip for a safe read.
+/// WRITE, then atomic; atomic, then READ. Because of this order, one batch writes data and unlocks
+/// its latch word, and one batch locks the latch word and reads the data.
 pub fn write_comes_before_atomic_and_atomic_before_read(harness: &impl Harness) {
     let announce = |_: &_, _| WorkRequest::FetchAdd { remote: ANNOUNCE as u64, add: 1 };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
@@ -96,7 +96,8 @@ pub fn write_comes_before_message(harness: &impl Harness) {
     harness.run(vec![writer(harness, compute(2), announce), receiver]);
 }
 
-/// WRITE, then WRITE of a word that the target's CPU polls.
+/// WRITE, then WRITE of a word that the target's CPU polls: the CPU that sees the word sees the
+/// first WRITE.
 pub fn write_comes_before_polled_word(harness: &impl Harness) {
     let announce = |_: &_, value| WorkRequest::WriteWord { remote: ANNOUNCE as u64, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
@@ -111,13 +112,14 @@ pub fn write_comes_before_polled_word(harness: &impl Harness) {
     harness.run(vec![writer(harness, compute(2), announce), receiver]);
 }
 
-/// Pairs of words in one round. All are posted at once, so that the two workers run concurrently.
+/// Pairs of words in one round. A worker posts the batches of all pairs at once, so that the two
+/// workers run concurrently.
 const PAIRS: u64 = 32;
 
 /// Two workers each change a word of their own and then read the other worker's word, at the same
 /// time, on fresh words. At least one worker must see the other's change.
 fn crosswise(harness: &impl Harness, name: &'static str, one_batch: bool, act: Act) {
-    // One run for all fresh words, repeated as often as the rounds need.
+    // One run uses each word pair of the memory once. More rounds need more runs.
     let fresh = MEMORY_BYTES as u64 / 16 / PAIRS;
     for _ in 0..harness.rounds().div_ceil(fresh) {
         crosswise_once(harness, name, one_batch, act, harness.rounds().min(fresh));
@@ -146,8 +148,8 @@ fn crosswise_once(
                 }
                 let post = |requests: &[WorkRequest]| worker.post(MEMORY, requests).expect("right");
                 let pairs = round * PAIRS..(round + 1) * PAIRS;
-                // Far apart, so that a store can stay in the store buffer while the load goes
-                // ahead.
+                // The two workers' words are far apart. So a store can stay in the store buffer
+                // while the load goes ahead.
                 let word = |who: usize, pair: u64| (who * MEMORY_BYTES / 2) as u64 + 8 * pair;
                 let act = |pair: u64| act(word(me, pair));
                 let look = |pair: u64| WorkRequest::Read {
@@ -188,7 +190,8 @@ const WRITE: Act = |remote| WorkRequest::WriteWord { remote, value: 1 };
 const ADD: Act = |remote| WorkRequest::FetchAdd { remote, add: 1 };
 const SWAP: Act = |remote| WorkRequest::CompareSwap { remote, expected: 0, desired: 1 };
 
-/// WRITE or atomic, then READ of another word: the first takes effect as a whole before the READ.
+/// WRITE or atomic, then READ of another word: the WRITE or atomic takes effect as a whole before
+/// the READ.
 pub fn an_effect_comes_before_a_read_behind_it(harness: &impl Harness) {
     crosswise(harness, "WRITE", true, WRITE);
     crosswise(harness, "FAA", true, ADD);

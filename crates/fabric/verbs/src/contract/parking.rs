@@ -1,6 +1,6 @@
-//! Workers that park, and their wakes, on fabrics that run in real time. No wake is lost. A sender
-//! that finds an active worker (subscribed and not parked) wakes no worker. This suite is separate
-//! from that of [`Harness`](super::Harness), because it is about executors and their notifiers.
+//! The promises on workers that park, for fabrics that run in real time. No wake is lost. A sender
+//! that finds an active worker (subscribed and not parked) wakes no worker. These tests do not use
+//! [`Harness`](super::Harness), because they need executors and their notifiers.
 //!
 //! ```text
 //!   node 2: endpoint ── messages ──► inbox of node 1 ◄── servers, which park whenever it is empty
@@ -30,17 +30,18 @@ use crate::request::{Message, WorkRequest};
 /// One worker's access to the inbox that it serves.
 pub type Served = (Box<dyn Inbox>, Box<dyn Subscription>);
 
-/// The compute nodes 1 and 2 of a backend under test. They share one fabric, or each has a fabric
-/// of its own, as in two processes.
+/// The compute nodes 1 and 2 of a backend under test. The two nodes share one fabric, or each has a
+/// fabric of its own, as in two processes.
 pub trait Parking: Sync {
-    /// Makes an endpoint of node 2. Completions wake the worker through `notifier`, on fabrics that
-    /// do so.
+    /// Makes an endpoint of node 2. On fabrics whose completions notify, a completion wakes the
+    /// worker through `notifier`.
     fn endpoint(&self, notifier: Option<Notifier>) -> Box<dyn Endpoint>;
 
     /// Makes an inbox of node 1, with a subscription to it.
     fn serve(&self, notifier: Notifier) -> Served;
 
-    /// The number of rounds of the cheapest test. A dearer test runs a fraction of them.
+    /// The number of rounds of the cheapest test. A more expensive test runs a fraction of this
+    /// number.
     fn rounds(&self) -> u64;
 }
 
@@ -87,12 +88,13 @@ fn target() -> Target {
 pub struct Counts {
     /// Messages received.
     pub received: AtomicU64,
-    /// Subscriptions that are parked. The thread of such a subscription may still be awake.
+    /// Subscriptions that are parked. The thread of a parked subscription may still be awake,
+    /// because it sleeps a moment later.
     pub parked: AtomicU64,
 }
 
-/// A poller that counts the messages of an inbox. It permits the worker to park when the inbox is
-/// empty.
+/// A poller that counts the messages of an inbox. The poller permits the worker to park when the
+/// inbox is empty.
 pub struct Serve {
     inbox: Box<dyn Inbox>,
     subscription: Box<dyn Subscription>,
@@ -189,8 +191,8 @@ impl<'scope> Servers<'scope> {
 
 impl Drop for Servers<'_> {
     fn drop(&mut self) {
-        // The scope joins the threads also when the test fails. Without this call they would never
-        // end.
+        // The scope joins the threads also when the test fails. Without this call the threads would
+        // never end.
         self.tell();
     }
 }
@@ -207,7 +209,8 @@ fn finish(endpoint: &mut dyn Endpoint, is_done: impl Fn() -> bool) {
     }
 }
 
-/// Sends bursts. All messages of a burst must arrive although no further message is sent.
+/// Sends `rounds` bursts of up to `burst_max` messages. All messages of a burst must arrive before
+/// the next message is sent.
 fn bursts(nodes: &impl Parking, servers: &Servers<'_>, rounds: u64, burst_max: u64) {
     let handle = sleepy().handle();
     let mut endpoint = nodes.endpoint(None);
@@ -218,7 +221,8 @@ fn bursts(nodes: &impl Parking, servers: &Servers<'_>, rounds: u64, burst_max: u
             sent += 1;
         }
         finish(&mut *endpoint, || servers.received() == sent);
-        // In some rounds the receivers have time to park, in others they are just about to park.
+        // The pause is random. In some rounds the receivers park during the pause, in other rounds
+        // they are about to park at its end.
         for _ in 0..handle.random_below(4096) {
             std::hint::spin_loop();
         }
@@ -246,7 +250,8 @@ pub fn bursts_beyond_the_inbox_arrive_at_parked_workers(nodes: &impl Parking) {
     });
 }
 
-/// Two endpoints send, and one of three workers leaves meanwhile.
+/// Two endpoints send to three workers, and one of the workers leaves during the sends. No message
+/// is lost.
 pub fn two_senders_and_workers_that_come_and_go_lose_nothing(nodes: &impl Parking) {
     const EACH: u64 = 200;
     for _ in 0..nodes.rounds() / 150 {
@@ -287,7 +292,8 @@ fn wait_until(is_done: impl Fn() -> bool) {
 /// A sender wakes no worker while some worker is active. If the active worker leaves without a
 /// poll, another worker receives the message.
 pub fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one(nodes: &impl Parking) {
-    // Usually far longer than a wake takes. If a wake takes longer, the test checks less.
+    // The time in which a wrong wake would show. A wake is usually far shorter; a slower wake
+    // escapes the test.
     const MOMENT: Duration = Duration::from_millis(20);
     thread::scope(|scope| {
         let servers = Servers::start(scope, nodes, 1);
@@ -307,7 +313,7 @@ pub fn an_active_worker_that_leaves_hands_its_messages_to_a_parked_one(nodes: &i
     });
 }
 
-/// Parking checks the inbox once more.
+/// Parking checks the inbox once more, so a worker whose inbox has a message stays active.
 pub fn a_worker_with_a_message_in_its_inbox_does_not_park(nodes: &impl Parking) {
     let worker = sleepy();
     let (inbox, subscription) = nodes.serve(worker.handle().notifier());
@@ -374,9 +380,9 @@ impl Poller for Polled {
 }
 
 /// A worker waits for completions and parks whenever its endpoint permits. On fabrics whose
-/// completions notify, a completion wakes the worker; on the others the worker polls. Where the
-/// inbox has room for one message, the second message is pushed back. Its completion comes after a
-/// receive on node 1, which is usually late enough for the worker to park.
+/// completions notify, a completion wakes the worker; on the others the worker polls. On a fabric
+/// whose inbox has room for only one message, the second message waits at the sender. The second
+/// completion comes after a receive on node 1, which is usually late enough for the worker to park.
 pub fn completions_reach_a_worker_that_wants_to_park(nodes: &impl Parking) {
     let (go, told) = channel::<()>();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Full queues push back, and nothing fails.
+//! The promises on full queues: batches wait for room, and none fails.
 
 use std::sync::{Arc, Mutex};
 

@@ -40,7 +40,8 @@ impl PartialEq for Image {
 /// The page is fixed until an entry does not fit the shape. The heads and cells of a slotted page
 /// are written at the end, when their number is known.
 ///
-/// Equal calls on zeroed words give equal words. The comparison of images relies on this.
+/// Equal calls on zeroed words give equal words. The comparison of images in a split relies on
+/// this.
 #[derive(Debug)]
 pub(crate) struct Builder<'a> {
     words: Words<'a>,
@@ -114,7 +115,7 @@ impl<'a> Builder<'a> {
 
     /// Chooses the shape by the first entry.
     fn choose(&mut self, suffix: &[u8], value: usize) {
-        // The lengths of separators differ.
+        // In an inner page the lengths of suffixes differ, so its shape is derived, not constant.
         let constant = Shape::constant(suffix.len().min(HEAD));
         let shape = if self.header.is_leaf() { constant } else { Shape::DERIVED };
         if value <= FIXED_VALUE_MAX && shape.holds(suffix) {
@@ -292,7 +293,7 @@ impl<'a> Builder<'a> {
             let entry = page.checked_entry(slot)?;
             key.clear();
             value.clear();
-            // The first slot of an inner page keeps its empty suffix under any prefix.
+            // The first slot of an inner page has an empty suffix under any prefix.
             if self.header.count > 0 || self.header.is_leaf() {
                 page.append_key(slot, &mut key);
             }
@@ -340,8 +341,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Makes a constant page derived, if no suffix of the page ends in zero, and `suffix` does not
-/// either.
+/// Makes a constant page derived, if the page can then hold `suffix`: neither `suffix` nor a suffix
+/// of the page ends in a zero byte. Returns whether it did.
 pub(super) fn relax(header: &mut Header, words: Words<'_>, suffix: &[u8]) -> bool {
     let Some(len) = header.shape.constant_len() else { return false };
     let tells = |slot| Shape::DERIVED.suffix_len(words.u64(Header::head_at(slot))) == len;

@@ -1,4 +1,4 @@
-//! Checks a page against the guarantees of this module.
+//! The check of a whole page: the order of its keys, its fence keys and its bytes.
 
 use latchwork_verbs::WORD;
 

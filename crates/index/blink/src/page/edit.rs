@@ -11,8 +11,7 @@ use super::{
     entry_size, head_behind, head_of,
 };
 
-/// The bytes of the page from the first to the last written byte. This range is enough for the
-/// callers.
+/// A range of the page that contains all bytes that a change wrote.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Dirty(Range<usize>);
 
@@ -23,7 +22,8 @@ impl Dirty {
         Dirty(range)
     }
 
-    /// The first word, as if it was written, if nothing was written.
+    /// This range, or the first word if nothing was written. So the caller treats the page as
+    /// changed.
     pub(crate) fn or_first_word(self) -> Dirty {
         if self.0.is_empty() { Dirty(0..WORD) } else { self }
     }
@@ -62,8 +62,8 @@ struct Replace<'e> {
 const CHECKED_MAX: usize = 32;
 
 impl Page<'_> {
-    /// Edits the page. A page that was sound before is sound afterwards. A damaged page may stay
-    /// damaged, which a reader reports.
+    /// Runs `edit` on the page. A sound page, in which [`check`] finds no damage, stays sound.
+    /// Strict builds assert this for pages with few entries. A damaged page may stay damaged.
     fn soundly(&self, edit: impl FnOnce(&Self) -> Result<Dirty, Edit>) -> Result<Dirty, Edit> {
         let was_sound = STRICT && self.header.count() <= CHECKED_MAX && check(self).is_ok();
         let edited = edit(self);
@@ -84,7 +84,7 @@ impl Page<'_> {
         self.soundly(|page| page.insert_here(slot, key, value))
     }
 
-    /// The edit alone, on any page and with any key.
+    /// [`insert`](Page::insert) without the check of strict builds, for any page and any key.
     pub(super) fn insert_here(&self, slot: usize, key: &[u8], value: &[u8]) -> Result<Dirty, Edit> {
         let mut header = self.header;
         let suffix = key.get(header.prefix()..).unwrap_or(&[]);
@@ -95,7 +95,8 @@ impl Page<'_> {
             && usize::from(header.width) == value.len()
             && (header.shape.holds(suffix) || relax(&mut header, self.words, suffix))
         {
-            // A slotted page would hold fewer entries.
+            // A rebuild as a slotted page would not help, because a slotted page has room for fewer
+            // entries.
             if is_full {
                 return Err(Edit::Full);
             }
@@ -127,7 +128,7 @@ impl Page<'_> {
     /// as many of the following entries as meet these conditions:
     ///
     /// - Their keys are ascending and belong into the same position.
-    /// - They have room without a rebuild.
+    /// - The entries have room without a rebuild.
     /// - The total is at most `most`.
     ///
     /// Returns the number of inserted entries.
@@ -143,7 +144,8 @@ impl Page<'_> {
         let (first, more) = entries.split_first().ok_or(Broken("nothing to insert"))?;
         let ascending = entries.windows(2).take_while(|pair| pair[0].0 < pair[1].0).count();
         let more = &more[..ascending];
-        // Usually either all or none of them belong there.
+        // Usually either all or none of the other entries belong into this position, so the last
+        // one is tried first.
         let together = match more.last() {
             Some((last, _)) if self.comes_before(slot, last) => more.len(),
             _ => more.iter().take_while(|(key, _)| self.comes_before(slot, key)).count(),
@@ -339,8 +341,7 @@ impl Page<'_> {
         Ok(entry.offset()..entry.offset() + entry.value_len())
     }
 
-    /// The entry of `slot`, if it lies inside the heap or is a cell. Writes must not leave the
-    /// page.
+    /// The entry of `slot`, checked to lie inside the page, so that no write leaves the page.
     pub(super) fn checked_entry(&self, slot: usize) -> Result<Entry, Broken> {
         let entry = self.entry(slot);
         let outside = entry.offset() < self.header.heap()
@@ -409,7 +410,7 @@ impl Page<'_> {
 }
 
 fn add_garbage(header: &mut Header, bytes: usize) {
-    // Only in a damaged page the garbage can exceed the page.
+    // Saturating, because the count of a damaged page may have any value.
     header.garbage = header.garbage.saturating_add(bytes as u16);
 }
 

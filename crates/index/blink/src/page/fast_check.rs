@@ -1,4 +1,5 @@
-//! The fast path through a page: no more loads and comparisons than an undamaged page needs.
+//! The fast path of lookups in a page. It trusts a page with the right tag and does not check for
+//! damage. In a damaged page a lookup may give a wrong result, but stays inside the page.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -12,24 +13,29 @@ use latchwork_verbs::{GlobalAddr, WORD, Words};
 use super::{CHILD, Entry, HEAD, HEADER, Header, Shape, Tag, head_behind};
 use crate::TreeValue;
 
-/// The number of heads from which a search prefetches. For so many heads, the prefetch before the
-/// search does not cover all of them. The search has no branches, so each step waits for the head
-/// of the step before. On a page outside the processor's cache, each step would wait for memory in
-/// turn. So the search prefetches the remaining heads as soon as fewer than `LONG` remain.
+/// A search over at least this number of heads prefetches the remaining heads once fewer than
+/// `LONG` remain.
+///
+/// A bisection without branches cannot load ahead: each step needs the outcome of the step before.
+/// On a page that is not in the processor's cache, every step would wait for memory. The prefetch
+/// of [`Glance::likely`], before the search, covers the heads of a shorter page only.
 const LONG: usize = 128;
 
-/// Pages from this level on are so few that they are in the processor's cache anyway.
+/// From this level on, searches do not prefetch. There are few such pages, so the processor's cache
+/// probably has them.
 const LEVEL_HOT: u8 = 2;
 
-/// A page of which only the tag was checked.
+/// A page as the fast path reads it: of its header, only the tag was checked.
 ///
 /// A descent by glances relies on two facts:
 ///
-/// 1. A validated path leads to a page that holds the key, or that has the key to its right.
-/// 2. A page with the tree's tag is not damaged.
+/// 1. The address of each page on the path comes from a validated read of a parent or sibling. So
+///    the key belongs to that page, or to a page to its right.
+/// 2. A page with the tree's tag is assumed to be undamaged.
 ///
-/// A page that does not fit yields `None`. The slow path ([`Page::open`], [`Page::place`]) then
-/// finds the cause. Reads stay inside the page on any bytes.
+/// A method returns `None` where the page contradicts these facts, for example because a writer
+/// changes the page. The slow path ([`Page::open`], [`Page::place`]) then finds the cause. On any
+/// bytes, reads stay inside the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance<'a> {
     words: Words<'a>,
@@ -59,7 +65,8 @@ impl<'a> Glance<'a> {
         (Tag(glance.mark >> 16) == tag).then_some(glance)
     }
 
-    /// Glances at a page whose header was checked. `None` if the page has no header.
+    /// Glances at a page without a check of its tag: the caller has checked the header. `None` if
+    /// the page is too short for a header.
     #[inline]
     pub(super) fn of(words: Words<'a>) -> Option<Glance<'a>> {
         let header: &[_; HEADER_WORDS] = words.as_atomics().first_chunk()?;
@@ -112,8 +119,8 @@ impl<'a> Glance<'a> {
     pub(crate) fn child_for(&self, key: &[u8]) -> Option<(usize, GlobalAddr)> {
         let (slot, at) = if self.shape() == Shape::DERIVED {
             let heads = self.heads();
-            // A key with the head of a separator is the separator or an extension of it. So it
-            // belongs to the separator's child.
+            // In a derived page a separator has at most the 8 bytes of its head. So a key with the
+            // same head is the separator or an extension of it, and belongs to its child.
             let head = head_behind(key, self.prefix());
             let above = match head.checked_add(1) {
                 Some(next) => self.count_below(heads, next),
@@ -132,7 +139,8 @@ impl<'a> Glance<'a> {
     /// keys.
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        // Keys within the fence keys have the prefix. Only a torn page may show a shorter key here.
+        // Keys within the fence keys begin with the prefix. A page that is being written may show
+        // a longer prefix than the key; validation then fails.
         let prefix = self.prefix();
         let head = head_behind(key, prefix);
         let heads = self.heads();
@@ -143,7 +151,8 @@ impl<'a> Glance<'a> {
         if self.shape().is_slotted() {
             return search_tie(self.words, slot, head, key.get(prefix..).unwrap_or(&[]));
         }
-        // The heads are equal. So the longer suffix has only zero bytes behind the shorter one.
+        // The heads are equal, so the two suffixes differ at most in their count of zero bytes at
+        // the end. The shorter one comes first.
         match self.shape().suffix_len(head).cmp(&key.len().saturating_sub(prefix)) {
             Ordering::Equal => Ok(slot),
             Ordering::Less => Err(slot + 1),
@@ -171,9 +180,9 @@ impl<'a> Glance<'a> {
     /// Compares the suffix in `slot` with `suffix`, whose head is `head`.
     fn compare_suffix(&self, slot: usize, head: u64, suffix: &[u8]) -> Ordering {
         self.head(slot).cmp(&head).then_with(|| {
-            // With equal heads, the rests decide. If neither side has a rest, a zero byte of the
-            // longer suffix equals the padding of the shorter suffix. So the shorter suffix comes
-            // first.
+            // With equal heads, the rests behind the heads decide. Suffixes of 8 bytes or fewer
+            // have no rest: they differ at most in their count of zero bytes at the end, and the
+            // shorter one comes first.
             let entry = self.entry(slot);
             let (rest, len) = entry.rest();
             self.words
@@ -229,14 +238,16 @@ impl<'a> Glance<'a> {
 }
 
 /// Like [`Glance::is_below_high`], for equal heads.
-// Not a method, like the other rare cases: a borrowed glance has to be in memory.
+// The rare cases are free functions. A method would borrow the glance, and the compiler would have
+// to keep the glance in memory instead of in registers.
 #[cold]
 fn is_below_high(words: Words<'_>, key: &[u8]) -> bool {
     let high = Header::load(words).high;
     words.compare(high.offset.into(), high.len.into(), key).is_gt()
 }
 
-/// Like [`Glance::child_for`], for a page that is not derived. The child is an index of words.
+/// Like [`Glance::child_for`], for a page of another shape than [`Shape::DERIVED`]. Returns the
+/// slot and the index of the word that holds the child's address.
 #[inline(never)]
 fn child_of_other_shape(words: Words<'_>, key: &[u8]) -> Option<(usize, usize)> {
     let glance = Glance::of(words)?;
@@ -288,16 +299,16 @@ fn count_below_of<const N: usize>(heads: &[AtomicU64], head: u64) -> usize {
         strict_assert!(heads.len() >= N, "a window of {N} heads in {}", heads.len());
         return 0;
     };
-    // If the first of the last `N` heads is below, the answer is among the last `N`, else among the
-    // first `N`.
+    // If the first of the last `N` heads is below `head`, the answer is among the last `N` heads,
+    // otherwise among the first `N`.
     let is_last = last[0].load(Relaxed) < head;
     let start = select_unpredictable(is_last, heads.len() - N, 0);
     let window = select_unpredictable(is_last, last, first);
     let (mut below, mut half) = (0, N / 2);
     while half > 0 {
         let middle = below + half;
-        // A conditional move instead of a branch, because the outcome is random. The mask changes
-        // nothing.
+        // A conditional move instead of a branch, because the outcome is random. The mask does not
+        // change the index; it spares the bounds check.
         let is_above = window[(middle - 1) & (N - 1)].load(Relaxed) < head;
         below = select_unpredictable(is_above, middle, below);
         half /= 2;

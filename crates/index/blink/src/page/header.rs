@@ -168,7 +168,7 @@ impl Header {
         words.set_word(4, self.right.bits());
     }
 
-    /// Checks all fields on which later code relies to stay inside the page.
+    /// Checks the tag and all fields on which later code relies to stay inside the page.
     #[inline]
     pub(crate) fn verify(&self, tag: Tag) -> Result<(), Broken> {
         if self.tag != tag {
@@ -183,7 +183,8 @@ impl Header {
         } else {
             self.heap != fences || self.garbage != 0
         };
-        // Without branches: nearly always all conditions have to be checked.
+        // The conditions are combined without branches, because nearly always all of them have to
+        // be checked.
         let is_odd = (self.level > LEVEL_MAX)
             | (self.shape.0 > Shape::MAX)
             | (self.count > self.cap)
@@ -191,7 +192,7 @@ impl Header {
             | heap_is_odd
             | !self.heap.is_multiple_of(WORD as u16)
             | (self.prefix > self.low.len.min(self.high.len))
-            // A walk along this level would not end.
+            // A last page with a right link: a walk along this level would not end.
             | (self.high.len == 0 && !self.right.is_null());
         if is_odd {
             return Err(Broken("the header contradicts itself"));

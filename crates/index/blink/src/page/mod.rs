@@ -22,10 +22,11 @@
 //! A page holds keys `low <= key < high`. No key is empty. So an empty low fence means minus
 //! infinity, and an empty high fence means plus infinity.
 //!
-//! The common prefix of both fence keys is also a prefix of all keys between them. It is the
-//! *prefix* of the page, and an entry stores only the *suffix* behind it. So heads are compared
-//! where keys differ. For integers and for keys like `user0001234`, a search therefore almost never
-//! reads beyond the heads. The heads are adjacent, eight in one line of the CPU cache.
+//! The common prefix of both fence keys is also a prefix of all keys between them. This prefix is
+//! the *prefix* of the page. An entry stores only the *suffix* of its key, the part behind the
+//! prefix. The *head* is the first 8 bytes of the suffix. So heads begin where the keys of a page
+//! differ. For integers and for keys like `user0001234`, a search therefore almost never reads
+//! beyond the heads. The heads are adjacent, eight in one line of the CPU cache.
 //!
 //! **Shapes.** The writer of a new page chooses its shape: fixed if the entries allow that and the
 //! values are short ([`FIXED_VALUE_MAX`]).
@@ -39,8 +40,8 @@
 //!
 //! The writer also chooses the capacity of the arrays of heads and cells. A fixed page gets as many
 //! cells as have room. A slotted page gets so many that the arrays and the heap become full
-//! together, if later entries are like the present entries. An entry may not fit the shape, or the
-//! arrays although bytes are free. Then the page is rebuilt.
+//! together, if later entries are like the present entries. If a new entry does not fit the shape,
+//! or the arrays are full although bytes are free, the page is rebuilt.
 //!
 //! In an inner page the value of a slot is the address of a child. Slot `i` leads to the keys from
 //! its own key up to the key of slot `i + 1`. Slot 0 has an empty suffix, which is below all other
@@ -48,7 +49,8 @@
 //!
 //! **Reads are safe on any bytes.** An optimistic reader may read a page during a change, or a line
 //! that is not a page. Loops are bounded by the length of the view, offsets out of bounds read as
-//! zero, and nothing panics. The validation of the reader then discards the result.
+//! zero, and nothing panics. The validation of the read discards a result that comes from such
+//! bytes.
 
 use latchwork_strict::strict_assert;
 
@@ -78,8 +80,9 @@ use latchwork_verbs::GlobalAddr;
 
 /// The bytes of a head and the cell of a slotted page.
 pub(crate) const SLOT: usize = 16;
-/// The longest values of a fixed page. A fixed page saves 8 bytes per entry, but an insert moves
-/// values. With values of this length a fixed page still saves 5 %.
+/// The maximum length of the values of a fixed page, in bytes. A fixed page saves 8 bytes per
+/// entry, but an insert moves the values behind it. With values of this length the saving is still
+/// 5 %.
 pub(crate) const FIXED_VALUE_MAX: usize = 128;
 /// The bytes of a child address.
 pub(crate) const CHILD: usize = 8;
@@ -94,8 +97,8 @@ const _: () = assert!(
 );
 const _: () = assert!(LEVEL_MAX < u8::MAX, "a level above all fits into a byte");
 
-/// The damage of a page. It becomes [`TreeError::Corrupt`](crate::TreeError::Corrupt) if the read
-/// of the page validates.
+/// The damage of a page, as a text. It becomes [`TreeError::Corrupt`](crate::TreeError::Corrupt) if
+/// the read of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken(pub(crate) &'static str);
 
@@ -149,8 +152,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The tag on all pages of the tree with this root. By the tag, a reader detects a line of another
-/// user.
+/// The tag in all pages of the tree with this root. By the tag, a reader detects a line that is not
+/// a page of this tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(u64);
 
@@ -158,8 +161,8 @@ impl Tag {
     const BITS: u32 = 48;
 
     pub(crate) fn of(root: GlobalAddr) -> Tag {
-        // By multiplicative hashing, zeroed memory is not a page. It also spreads the address over
-        // the 48 bits of the tag in the header.
+        // A multiplicative hash spreads the address over the 48 bits of the tag. A tag is
+        // practically never zero, so zeroed memory is not a page.
         Tag((root.bits() ^ 0xb11f).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Self::BITS))
     }
 

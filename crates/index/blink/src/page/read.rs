@@ -8,8 +8,9 @@ use latchwork_verbs::{GlobalAddr, Words};
 use super::{Broken, CHILD, Entry, Glance, HEAD, Header, Span, Tag, head_behind, head_of};
 use crate::TreeValue;
 
-/// The length up to which a leaf is prefetched whole, before any read of it. The leaf is probably
-/// not in the processor's cache, and the processor cannot guess which part a lookup needs.
+/// The length in bytes up to which a leaf is prefetched as a whole, before any read of it. The leaf
+/// is probably not in the processor's cache, and the processor cannot guess which part a lookup
+/// needs.
 const FETCHED_WHOLE: usize = 2048;
 
 /// The bytes of a longer leaf to prefetch: at its start (header and heads) and at its end (fence
@@ -96,7 +97,7 @@ impl<'a> Page<'a> {
         Ok(Place::Right(self.header.right))
     }
 
-    /// The number of entries that are not behind `to`, which may lie outside the fence keys.
+    /// The number of entries up to the bound `to`, which may lie outside the fence keys.
     pub(crate) fn end_of(&self, to: Bound<&[u8]>) -> usize {
         let (Bound::Included(key) | Bound::Excluded(key)) = to else { return self.header.count() };
         match self.place(Seek::At(key)) {
@@ -152,8 +153,8 @@ impl<'a> Page<'a> {
         slot <= count && self.head(before) < head && (slot == count || head < self.head(slot))
     }
 
-    /// The slot behind the entries that were added where a search had found no key. `None` if no
-    /// entry was added. The page must not have changed otherwise.
+    /// The slot behind the entries that a change has just added at the position `found` of a
+    /// search. `None` if no entry was added. `self` has the header from before the change.
     #[inline]
     pub(crate) fn slot_behind(&self, found: Result<usize, usize>) -> Option<usize> {
         let slot = found.err()?;

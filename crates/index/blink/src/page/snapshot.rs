@@ -1,5 +1,5 @@
-//! Copies of entries from shared memory, to be shown after the read was validated. After the copy
-//! the entries cannot change, and their bytes are plain bytes.
+//! Copies of entries from shared memory. A scan copies entries, validates the read, and then shows
+//! the copies to its visitor as plain byte slices.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,8 +8,8 @@ use latchwork_verbs::WORD;
 
 use super::{Broken, Entry, HEAD, Header, Page, Shape, head_of};
 
-/// The heap of a slotted page is copied as a whole if the scan wants at least one `WHOLE`-th of its
-/// entries.
+/// The heap of a slotted page is copied as a whole if the scan wants at least 1/`WHOLE` of the
+/// page's entries. Otherwise each entry is copied alone.
 const WHOLE: usize = 8;
 
 /// Copies of consecutive entries of one page. Empty at first.
@@ -29,9 +29,9 @@ pub(crate) struct Snapshot {
 
 /// Writes a head behind the prefix of a key.
 ///
-/// A visitor probably loads the key in words. A load that needs the bytes of two stores waits until
-/// both are in the cache. This wait took a third of the time of a scan. So the bytes of the prefix
-/// that share a word with the head are stored together with the head.
+/// A visitor probably loads the key in words. A load of bytes from two recent stores waits until
+/// both stores have reached the processor's cache. This wait took a third of the time of a scan. So
+/// the bytes of the prefix that share a word with the head are stored together with the head.
 #[derive(Clone, Copy, Debug)]
 struct Splice {
     /// The position of the word in which the prefix ends, and the number of its bits that belong to
@@ -175,8 +175,8 @@ impl Snapshot {
         let (cells, entries) = rest.split_at_checked(HEAD * *count).ok_or(outside)?;
         let ((heads, _), (cells, _)) = (heads.as_chunks(), cells.as_chunks());
         let splice = Splice::new(key, *prefix);
-        // The start of the next entry, or with `down` its end, if the entries are one behind the
-        // other.
+        // For entries that are stored one behind the other: the start of the next entry, or with
+        // `down` its end.
         let mut next = if down { entries.len() } else { 0 };
         for shown in 0..*count {
             let slot = if down { *count - 1 - shown } else { shown };

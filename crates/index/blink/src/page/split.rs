@@ -18,15 +18,15 @@ pub(crate) struct Split {
 
 /// Decides where to cut a page that has no room for `key`.
 ///
-/// The cut is in the middle of the bytes, unless keys seem to come in ascending order. Then the cut
-/// of a leaf is beside `key`, if both halves have room for the new fence key. So the left page
-/// stays full, and later keys fill another page. Keys seem to ascend in two cases:
+/// The cut is in the middle of the bytes, unless keys seem to come in ascending order. In that case
+/// the cut of a leaf is beside `key`, if both halves have room for the new fence key. So the left
+/// page stays full, and later keys fill another page. Keys seem to ascend in these two cases:
 ///
 /// - `key` is behind all keys of the last page of its level.
-/// - `is_next` says that the last key went into the slot before the slot of `key`.
+/// - `is_next` returns true: the last added key went into the slot before the slot of `key`.
 ///
-/// In the first case, an inner page, or a leaf without that room, is cut in front of its last
-/// entry.
+/// In the first case, an inner page, or a leaf without room for that fence key, is cut in front of
+/// its last entry.
 pub(crate) fn plan_split(
     page: &Page<'_>,
     key: &[u8],
@@ -56,9 +56,9 @@ pub(crate) fn plan_split(
 }
 
 /// Cuts a leaf beside `key`, whose slot is `slot`. If `key` is behind all entries, the cut is in
-/// front of `key`, so that the page stays full. Otherwise the cut is behind `key`, so that no
-/// entries take up the room of later keys. `None` if no entry is to the left, or if a page has no
-/// room for the new fence key.
+/// front of `key`, so that the left page stays full. Otherwise the cut is behind `key`, so that the
+/// entries above `key` do not take the room of later keys. `None` if no entry is to the left, or if
+/// a half has no room for the new fence key.
 fn beside(page: &Page<'_>, slot: usize, key: &[u8]) -> Option<Split> {
     let count = page.header.count();
     let last = page.key(slot.checked_sub(1)?);

@@ -6,8 +6,8 @@ use super::{FIXED_VALUE_MAX, HEAD, HEADER, SLOT, Shape, align, entry_size};
 
 /// Counts the bytes of a page with given entries and any fence keys.
 ///
-/// The prefix that the fence keys will save is unknown. So the count is exact for keys of up to 8
-/// bytes, and an upper bound for longer keys.
+/// The prefix that the fence keys will have in common is unknown. So the count is exact for keys of
+/// up to 8 bytes, and an upper bound for longer keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// The bytes of the header, of the entries and of the low fence.
@@ -21,7 +21,8 @@ pub(crate) struct Tally {
 enum Fixed {
     /// No entry has been counted.
     Open,
-    /// All values have the first length and all keys the second. The flag: no key ends in zero.
+    /// All values have the first length and all keys the second. The flag: no key ends in a zero
+    /// byte.
     Constant(usize, usize, bool),
     /// All values have this length, and no key ends in zero.
     Derived(usize),

@@ -54,8 +54,9 @@ impl Level {
         let size = self.tally.size_with(key, value.len());
         // A separator behind the last key of a leaf is at most one byte longer than that key.
         let fence = if self.level == 0 { key.len() + 1 } else { room.key_max };
-        // This number of the largest entries always fits. An inner page needs several children, or
-        // the number of pages would not shrink from level to level.
+        // A page always has room for this number of the largest entries. An inner page needs
+        // several children, because otherwise the number of pages would not shrink from level to
+        // level.
         let least = if self.level == 0 { 1 } else { 3 };
         self.entries.len() < least
             || self.entries.len() < room.entries_max
@@ -69,13 +70,12 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// `fill` is the share of each page to use: 1 for data that is only read, less to leave room
     /// for inserts. The entries become visible at one instant at the end. No operation should
-    /// insert meanwhile. After such an insert the load fails, unless the key was removed again. An
-    /// insert after the load may find its key in the tree.
+    /// insert during the load: then the load fails, unless the inserted key was removed again.
     ///
     /// # Errors
     /// [`TreeError::Unsorted`], [`TreeError::NotEmpty`], [`TreeError::InUse`] or
-    /// [`TreeError::FillFactor`]; when a key or a value is out of bounds; and when memory fails or
-    /// is full. Then the tree is unchanged.
+    /// [`TreeError::FillFactor`]; when a key or a value is too long or a key is empty; and when
+    /// memory fails or is full. After an error the tree is unchanged.
     pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -87,8 +87,8 @@ impl<M: CoherentMemory> Tree<M> {
         let target = (self.image_page(&self.image()).len() as f64 * fill) as usize;
         let loaded = self.load_levels(entries, target).await;
         if loaded.is_err() {
-            // The first error is the one to report. Lines that could not be freed stay with the
-            // handle.
+            // An error of the release is ignored: the error of the load is reported, and lines that
+            // could not be freed stay with the handle.
             let _ = self.release_spares().await;
         }
         loaded
@@ -99,7 +99,7 @@ impl<M: CoherentMemory> Tree<M> {
         entries: impl IntoIterator<Item = (K, V)>,
         target: usize,
     ) -> Result<u64, TreeError> {
-        // A transaction that depends on the empty leaf depends on the pages that replace it.
+        // The new pages inherit the timestamps of the empty leaf that they replace.
         let stamp = self.empty_root().await?.inherited();
         let mut leaves = Level::new(0, stamp);
         let mut count = 0;
@@ -107,7 +107,8 @@ impl<M: CoherentMemory> Tree<M> {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.limits.check_key(key)?;
             self.limits.check_value(value)?;
-            // After the first entry, the page that is being filled always has an entry.
+            // After the first entry, the page that is being filled always has an entry, so `last`
+            // is the key before.
             let last = leaves.entries.last().map_or(&[][..], |(last, _)| last);
             if last >= key {
                 return Err(TreeError::Unsorted { index: count });
@@ -223,7 +224,8 @@ impl<M: CoherentMemory> Tree<M> {
         stamp.ok_or(TreeError::NotEmpty)
     }
 
-    /// Writes the root, if the root is an empty leaf with the timestamps that the image inherited.
+    /// Writes `image` to the root, if the root is an empty leaf that still has the timestamps that
+    /// the image inherited.
     async fn replace_empty_root(&self, image: &Image) -> Result<(), TreeError> {
         let operation = self.memory.enter().await?;
         let replaced = self

@@ -15,14 +15,14 @@ const _: () = assert!(ANY_LEVEL > LEVEL_MAX, "no page has the mark of any level"
 pub(super) struct Child<'m> {
     pub(super) addr: GlobalAddr,
     pub(super) hint: &'m Hint,
-    /// Hints for its right siblings, as far as they have the same parent.
+    /// Hints for the right siblings of the page under the same parent, in order.
     pub(super) siblings: &'m [Hint],
     pub(super) level: u8,
 }
 
 impl Child<'_> {
-    /// The slow path from here. Keys move only to the right, so a page that was on the path to a
-    /// key leads to the key permanently.
+    /// A descent of the slow path that begins at this page. Keys move only to the right, so a page
+    /// that was on the path to a key leads to the key permanently.
     #[inline]
     pub(super) fn descent(self) -> Descent {
         Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))

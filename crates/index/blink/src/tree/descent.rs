@@ -11,11 +11,12 @@ use crate::page::Broken;
 pub(super) enum Stop {
     /// A line is not here. The caller obtains the line and calls again.
     Need(Need),
-    /// The page is corrupt, by a validated read or under its write guard.
+    /// The page is corrupt, as found by a validated read or under its write guard.
     Broken(GlobalAddr, Broken),
 }
 
-/// A separator that the level above may miss, found at a right link.
+/// A separator with its child that the level above may not have yet. A split makes a post, and an
+/// operation that follows a right link finds one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Post {
     /// The level to which the separator belongs.
@@ -30,9 +31,9 @@ pub(super) struct Post {
 #[derive(Debug)]
 pub(super) struct Descent {
     pub(super) addr: GlobalAddr,
-    /// The level of that page, if the page before determined it.
+    /// The level of the page at `addr`, if the page before it on the path determined the level.
     pub(super) level: Option<u8>,
-    /// The pages that the descent has visited.
+    /// The number of pages that the descent has visited.
     pub(super) visits: u32,
     /// The last right link that the descent followed.
     pub(super) missing: Option<Post>,

@@ -5,12 +5,12 @@
 //! - a split that the level above does not contain yet;
 //! - a page that does not belong to the tree.
 //!
-//! The fast path has then changed nothing in the tree. The slow path, which can wait and reports
-//! errors, continues at the page at which the fast path ended.
+//! In each case the fast path has changed nothing in the tree. The slow path continues at the page
+//! at which the fast path ended. The slow path can wait, and reports errors.
 //!
-//! A reader trusts a page with the tree's tag, and checks only what could mislead the search. A
-//! writer checks the header and the fence keys in full, so that it adds no damage to a damaged
-//! page.
+//! A reader trusts a page with the tree's tag, and checks only its level, its high fence and its
+//! counts. A writer checks the header and the fence keys in full, so that it adds no damage to a
+//! damaged page.
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
@@ -24,11 +24,11 @@ use crate::TreeValue;
 use crate::leaf_stamp::Line;
 use crate::page::{Broken, Dirty, Edit, Glance, Page, Place, Seek, head_of};
 
-/// The bytes that a processor fetches at once.
+/// The size in bytes of a line of the processor's cache.
 const CACHE_LINE: usize = 64;
 
 impl<M: CoherentMemory> Tree<M> {
-    /// The start of every path.
+    /// The root, at which every path of the fast path starts.
     #[inline]
     pub(super) fn fast_root(&self) -> Child<'_> {
         Child { addr: self.root, hint: &self.hints.root, siblings: &[], level: ANY_LEVEL }
@@ -36,8 +36,8 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Steps from the inner page `at` to its child for `key`. `head` is the first 8 bytes of `key`.
     ///
-    /// Always inlined. A child that is returned through memory costs as much as the search: it is
-    /// stored in single words and loaded in pairs of words.
+    /// Always inlined. If the child is returned through memory, its loads in pairs of words wait
+    /// for stores in single words. That costs as much as the search.
     #[inline(always)]
     pub(super) fn fast_step<'m>(
         &'m self,
@@ -62,14 +62,16 @@ impl<M: CoherentMemory> Tree<M> {
     /// The leaf to which the level above leads for `key`, without a read of the leaf.
     ///
     /// # Errors
-    /// The page at which the slow path continues. A root that is a leaf is also such a page.
+    /// The page at which the slow path continues. A root that is a leaf is such a page, too: its
+    /// level is unknown here.
     #[inline(always)]
     pub(super) fn fast_leaf(&self, key: &[u8], head: u64) -> Result<Child<'_>, Child<'_>> {
         let mut at = self.fast_root();
         // Each step goes down by one level.
         while at.level > 0 {
             at = self.fast_step(at, key, head).ok_or(at)?;
-            // The pages above are so few that they are in the processor's cache anyway.
+            // The pages of higher levels are so few that they are probably in the processor's
+            // cache.
             if at.level == 1 {
                 self.memory.prefetch(at.hint, Glance::likely(self.memory.payload_len()));
             }
@@ -139,9 +141,9 @@ impl<M: CoherentMemory> Tree<M> {
     /// Applies `change` to the leaf of `key`. The error is the page at which the slow path
     /// continues.
     ///
-    /// All lookups come before the latch. So the holder of the latch waits for nothing and holds
-    /// the latch only during the change. No operation is entered, because entering may wait: see
-    /// [`try_get`](Tree::try_get).
+    /// All lookups come before the latch. So the latch is held only during the change. Unlike the
+    /// slow path, this function does not enter an operation of the memory, because to enter may
+    /// wait. `try_get_slow` says why that is safe.
     #[inline]
     pub(super) fn fast_write<R>(
         &self,
@@ -159,8 +161,8 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn fetch_to_change(&self, leaf: Child<'_>) {
         let len = self.memory.payload_len();
         self.memory.prefetch(leaf.hint, Glance::likely(len));
-        // A misled reader finds nothing or a wrong entry, but a misled writer would do damage. So a
-        // writer also checks the low fence, which is at the end of the page.
+        // On a wrong page a reader finds nothing or a wrong entry, but a writer would do damage. So
+        // a writer also checks the low fence, which is at the end of the page.
         self.memory.prefetch(leaf.hint, len - CACHE_LINE..len);
     }
 
@@ -190,7 +192,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Makes room among the hints of the inner page at `addr` for a new child in `slot`. Otherwise
-    /// the hints of the children behind it would be wrong.
+    /// the hints of the children in later slots would be wrong.
     pub(super) fn shift_hints(&self, addr: GlobalAddr, slot: usize) {
         let Ok(read) = self.memory.try_read(addr) else { return };
         let Ok(page) = Page::open(self.page_words(read.line()), self.tag) else { return };

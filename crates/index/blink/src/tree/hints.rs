@@ -9,6 +9,7 @@ use super::recent::Recent;
 pub(super) struct Hints {
     pub(super) root: Hint,
     pub(super) recent: Recent,
-    /// The hint for children of pages without hints: mostly wrong, and each correction is useless.
+    /// The hint that all children of pages without stored hints share. It is mostly wrong, which
+    /// costs time only.
     pub(super) spare: Hint,
 }

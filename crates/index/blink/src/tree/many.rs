@@ -8,10 +8,11 @@ use super::child::Child;
 use crate::page::{Glance, head_of};
 use crate::{TreeError, TreeValue};
 
-/// The lookups in flight together. They are enough to hide a cache miss of one lookup behind the
-/// work of the others. They are few enough that fetched lines stay in the processor's cache until
-/// their turn.
+/// The number of lookups in progress together. The number is high enough to hide a cache miss of
+/// one lookup behind the work of the others. The number is low enough that a prefetched page stays
+/// in the processor's cache until its lookup continues.
 const LANES: usize = 16;
+const _: () = assert!(LANES == u16::BITS as usize, "a group has a bit for each lookup");
 
 impl<M: CoherentMemory> Tree<M> {
     /// Looks up all of `keys`. Empties `found`, then stores one result for each key, in the order
@@ -23,7 +24,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// receives the position of the key.
     ///
     /// # Errors
-    /// When one of the keys is empty or too long, and when memory fails. Then `found` is empty.
+    /// When one of the keys is empty or too long, and when memory fails. After an error `found` is
+    /// empty.
     pub async fn get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -77,8 +79,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// The fast path of [`get_many`](Tree::get_many) alone: a plain function that seldom writes
     /// shared memory. `found` receives the result of each key, in order. The result is `None` for a
     /// key whose lookup the fast path gives up, for example because a page is not cached. The
-    /// result is also `None` for all keys of a group of 16 with an invalid key. Then
-    /// [`get_with`](Tree::get_with) finds the value.
+    /// result is also `None` for all keys of a group of 16 with an invalid key. For such keys the
+    /// caller calls [`get_with`](Tree::get_with).
     pub fn try_get_many<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -108,28 +110,35 @@ impl<M: CoherentMemory> Tree<M> {
         mut visit: impl FnMut(usize, TreeValue<'_>) -> R,
         mut done: impl FnMut(usize, Result<Option<R>, Child<'_>>),
     ) {
-        let mut lanes = [Ok(self.fast_root()); LANES];
+        let mut lanes = [self.fast_root(); LANES];
         strict_assert!(keys.len() <= LANES, "a group of {} keys", keys.len());
         let mut heads = [0; LANES];
         for (head, key) in heads.iter_mut().zip(keys) {
             *head = head_of(key.as_ref());
         }
         let lanes = &mut lanes[..keys.len()];
-        // All lookups are on one level, except those that gave up.
-        while lanes.iter().flatten().any(|at: &Child<'_>| at.level > 0) {
-            for ((lane, key), head) in lanes.iter_mut().zip(keys).zip(heads) {
-                *lane = lane.and_then(|at| self.fast_step(at, key.as_ref(), head).ok_or(at));
-                if let Ok(child) = lane {
-                    self.memory.prefetch(child.hint, Glance::likely(self.memory.payload_len()));
+        // A bit for each lookup that has not given up. All these lookups are on one level.
+        let mut going = u16::MAX >> (LANES - keys.len().clamp(1, LANES));
+        while lanes.get(going.trailing_zeros() as usize).is_some_and(|at| at.level > 0) {
+            for (number, ((lane, key), head)) in lanes.iter_mut().zip(keys).zip(heads).enumerate() {
+                if going & 1 << number == 0 {
+                    continue;
                 }
+                let Some(child) = self.fast_step(*lane, key.as_ref(), head) else {
+                    going &= !(1 << number);
+                    continue;
+                };
+                self.memory.prefetch(child.hint, Glance::likely(self.memory.payload_len()));
+                *lane = child;
             }
         }
         for (number, ((lane, key), head)) in lanes.iter().zip(keys).zip(heads).enumerate() {
             let visit = &mut |value: TreeValue<'_>| visit(number, value);
-            let ended = lane.and_then(|leaf| {
-                let found = self.fast_visit(leaf, key.as_ref(), head, visit, |_| ());
-                found.map(|(found, ())| found).ok_or(leaf)
-            });
+            let ended = match going & 1 << number {
+                0 => None,
+                _ => self.fast_visit(*lane, key.as_ref(), head, visit, |_| ()),
+            };
+            let ended = ended.map(|(found, ())| found).ok_or(*lane);
             done(number, ended);
         }
     }

@@ -13,9 +13,9 @@ impl<M: CoherentMemory> Tree<M> {
     /// is what `visit` returned on consistent bytes.
     ///
     /// # Errors
-    /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt;
-    /// [`get_with`](Tree::get_with) does both. An invalid key yields `None` here, and a damaged
-    /// page yields a need. [`get_with`](Tree::get_with) reports both as errors.
+    /// The line to [`ensure`](CoherentMemory::ensure) before the next attempt.
+    /// [`get_with`](Tree::get_with) ensures the line and tries again. An invalid key yields `None`
+    /// here, and a damaged page yields a need. [`get_with`](Tree::get_with) reports both as errors.
     pub fn try_get<R>(
         &self,
         key: &[u8],
@@ -38,8 +38,9 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, Need> {
-        // A plain function enters no operation, because entering may wait. None is needed: pages
-        // never leave the tree, so the line of a page that the root leads to is never reused.
+        // A plain function does not enter an operation of the memory ([`CoherentMemory::enter`]),
+        // because to enter may wait. An operation protects a reader from the reuse of freed lines.
+        // Here this is not necessary, because the tree never frees a page that the root leads to.
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
             Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::AccessMode::Shared },
@@ -168,7 +169,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Reads and changes a value in place, atomically. `change` runs at most once, under the page's
-    /// write guard. It must be short, because every access to the page waits for it.
+    /// write guard. `change` must be short, because every access to the page waits for it.
     ///
     /// # Errors
     /// [`TreeError::NotFound`] when the key does not exist (then `change` has not run); otherwise
@@ -232,8 +233,9 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key if its value is `value`, atomically. Returns whether the key was removed. For
-    /// a cleanup that must not remove a key to which another operation has given a new value.
+    /// Removes a key if its value is `value`, atomically. Returns whether the key was removed. A
+    /// cleanup uses this where it must not remove a key to which another operation has given a new
+    /// value.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).

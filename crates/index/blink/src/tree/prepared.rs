@@ -18,7 +18,7 @@ pub(super) struct NewPage {
 }
 
 impl Prepared {
-    /// Takes from `earlier` which pages are written already.
+    /// Marks the pages as written that `earlier` has written with the same content.
     pub(super) fn inherit(&mut self, earlier: Option<Prepared>) {
         let Some(earlier) = earlier else { return };
         strict_assert!(self.0.iter().all(|new| !new.filled), "a new page is filled already");

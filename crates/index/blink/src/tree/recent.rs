@@ -1,9 +1,10 @@
-//! The leaves in which keys were added last, so that the next keys need no descent.
+//! The leaves to which keys were added last, so that the next keys need no descent.
 //!
 //! Ascending keys go to one leaf for a while, each key behind the previous one: the next order of a
 //! district, the next row of a log. A handle stores such leaves, one for each key prefix.
 //!
-//! A stored leaf is a guess of the path, never of the position of the key:
+//! A stored leaf spares the descent. A stored leaf cannot lead to a wrong change, for these
+//! reasons:
 //!
 //! 1. A leaf stays a leaf with the same low fence. The reason: pages never leave the tree, and a
 //!    split only moves keys to the right.
@@ -24,11 +25,12 @@ use crate::page::head_of;
 /// The number of leaves that a handle stores: a power of two.
 const LEAVES: usize = 128;
 
-/// The bytes at the end of a key in which the keys of one leaf differ.
+/// The number of bytes at the end of a key that do not belong to its prefix here. Keys that count
+/// up differ mostly in these bytes.
 const COUNTED: usize = 3;
 
-/// The trust in a leaf after two keys in a row belonged to it. One key elsewhere may be only a
-/// split.
+/// The trust in a leaf after two keys in a row belonged to the leaf. The value survives one key
+/// that goes elsewhere, because a split may be the cause.
 const TRUST: u8 = 2;
 const _: () = assert!(LEAVES.is_power_of_two(), "the hash chooses a leaf by its high bits");
 const _: () = assert!(TRUST > 0, "a leaf that was right is trusted");

@@ -13,15 +13,17 @@ use crate::TreeError;
 use crate::leaf_stamp::{Leaf, Line};
 use crate::page::{Broken, Page, Seek, head_of};
 
-/// The bytes of the next leaf to prefetch. More bytes would evict each other from the cache.
+/// The maximum number of bytes of the next leaf to prefetch. More prefetched bytes would evict each
+/// other from the processor's cache.
 const FETCHED: usize = 4096;
 
 impl<M: CoherentMemory> Tree<M> {
     /// Shows at most `limit` entries in ascending order, starting at `from`, until `visit` breaks.
     /// Returns the number of shown entries.
     ///
-    /// Each page is seen at one instant, but not the whole scan. An entry that is inserted or
-    /// removed meanwhile may or may not be seen. An entry that stays is seen exactly once.
+    /// Each page is seen at one instant, but the whole scan is not. An entry that is inserted or
+    /// removed during the scan may or may not be seen. An entry that exists during the whole scan
+    /// is seen exactly once.
     ///
     /// # Errors
     /// When memory fails.
@@ -35,8 +37,9 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Like [`scan_up`](Tree::scan_up), no further than `to`. Also reports each leaf that it reads
-    /// to `leaf`, once, before it shows the entries of that leaf, and also when it takes none. The
-    /// key ranges of these leaves cover everything from `from` to the end of the scan.
+    /// to `leaf`, once, before it shows the entries of that leaf. A leaf without shown entries is
+    /// reported, too. The key ranges of these leaves cover everything from `from` to the end of the
+    /// scan.
     ///
     /// # Errors
     /// As [`scan_up`](Tree::scan_up); [`TreeError::NotStamped`] when this tree has no leaf stamps.
@@ -70,8 +73,8 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        // A scan may continue where a descent on the fast path ended, because pages are never
-        // removed.
+        // The slow path may continue where the descent on the fast path ended, because pages are
+        // never removed.
         let (mut leaf, mut at) = match self.fast_leaf(key, head_of(key)) {
             Ok(leaf) => (Some(leaf), leaf.descent()),
             Err(at) => (None, at.descent()),
@@ -99,7 +102,8 @@ impl<M: CoherentMemory> Tree<M> {
                 }
                 entries.take(page, first..end)?;
                 high.clear();
-                // The end of the last page of the scan is not needed.
+                // After the last page of the scan, its high fence and its right link are not
+                // needed.
                 if is_last {
                     return Ok((GlobalAddr::NULL, look(line)));
                 }
@@ -127,8 +131,8 @@ impl<M: CoherentMemory> Tree<M> {
                 break;
             }
             self.check_progress(at.addr, key < high)?;
-            // The next page starts where this page ended. If that page was split since, the link
-            // leads to its first half.
+            // The next page starts where this page ended. If the next page was split since, the
+            // link leads to its left half.
             at = Descent::new(right, Some(0));
             leaf = leaf.map(|leaf| self.fast_sibling(leaf, right));
             std::mem::swap(key, high);
@@ -139,7 +143,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Shows at most `limit` entries in descending order, starting at `from`, until `visit` breaks.
-    /// Returns the number of shown entries. As consistent as [`scan_up`](Tree::scan_up).
+    /// Returns the number of shown entries. The guarantees are those of [`scan_up`](Tree::scan_up).
     ///
     /// Pages have no left links. So the scan descends again, to the key below the low fence of the
     /// last page.
@@ -222,7 +226,8 @@ impl<M: CoherentMemory> Tree<M> {
             let (next, looked) = match leaf.and_then(|leaf| self.fast_page(leaf, seek, &mut take)) {
                 Some(taken) => taken,
                 None => {
-                    // The keys below a key may be to the left of every page on the way to the key.
+                    // The page of the keys below a key may be to the left of all pages on the path
+                    // to that key. So the descent starts at the root.
                     if !matches!(seek, Seek::At(_)) {
                         at = Descent::new(self.root, None);
                     }
@@ -285,7 +290,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Ensures that a walk along a level comes closer to its end. The header of a damaged page may
-    /// claim a range of keys that differs from its fence keys. Then links could form a cycle.
+    /// claim a range of keys that differs from its fence keys, and links could then form a cycle.
     fn check_progress(&self, page: GlobalAddr, goes_on: bool) -> Result<(), TreeError> {
         let broken = || self.corrupt(page, Broken("a page that does not end where it leads on"));
         if goes_on { Ok(()) } else { Err(broken()) }

@@ -6,7 +6,7 @@ use crate::page::Snapshot;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) entries: Snapshot,
-    /// The position of the scan, and the end of the page from which it took entries.
+    /// The position of the scan, and the high fence of the page from which it took entries.
     pub(super) key: Vec<u8>,
     pub(super) high: Vec<u8>,
 }

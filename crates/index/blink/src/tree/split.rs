@@ -1,11 +1,12 @@
 //! The split of a full page P into P and a new page Q.
 //!
-//! A split writes Q and then P, and from that write on P links to Q. No operation can reach Q
-//! before. So the one condition is that Q holds P's upper half *as it is when P is cut*.
+//! A split writes Q first and P second. The write of P cuts P and links P to Q. No other operation
+//! can reach Q before that write. So the one condition is that Q holds P's upper half *as it is
+//! when P is cut*.
 //!
-//! When both lines are here, one step writes both. But an operation reserves one line at a time.
-//! With a protocol without a cache, or with a cache of a few frames, the operation may never have
-//! both lines at once. Then the split goes as follows:
+//! When both lines are here, one step writes both pages. But an operation reserves one line at a
+//! time. Under a protocol without a cache, or with a cache of a few frames, the operation may never
+//! have both lines at once. In this case the split takes these steps:
 //!
 //! 1. The step that misses Q stores the image of Q's future content (*prepared*).
 //! 2. A later step fills Q from the image.
@@ -13,15 +14,15 @@
 //!    and the step writes only P.
 //! 4. If the images differ, another operation has changed P or its leaf stamp. The new image
 //!    replaces the old one, and the split continues at step 2.
-//! 5. So only operations that succeed can delay a split: a change of an entry of P, a raise of its
-//!    leaf stamp, or a split of P by another operation.
+//! 5. So only an operation that has succeeded can delay a split: a change of an entry of P, a raise
+//!    of its leaf stamp, or another split of P.
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!
-//! In a tree with leaf stamps, the page that was split gets a new structure number. That page is
-//! the left half, or the root that became an inner page. New pages inherit the timestamps of the
-//! leaf stamp. So a reader that depends on the page depends on the new pages. An image contains the
-//! leaf stamp. If the leaf stamp was raised since Q was filled, Q is filled again.
+//! In a tree with leaf stamps, the page P gets a new structure number. P is then the left half, or
+//! the root that became an inner page. New pages inherit the timestamps of P. So the timestamps of
+//! readers stay with the keys. An image contains the leaf stamp. If the leaf stamp of P was raised
+//! since Q was filled, the images differ, and Q is filled again.
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::CoherentMemory;

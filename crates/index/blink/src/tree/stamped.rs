@@ -69,12 +69,13 @@ impl<M: CoherentMemory> Tree<M> {
     ///   first. So `admit` must have no effect but its result. The key enters the leaf with the
     ///   stamp that `admit` accepted last.
     /// - If the key exists, `visit` sees its value under the guard, and `admit` is not called.
-    /// - `split` receives each leaf that this call splits, also if the insert then fails. A
-    ///   transaction that has seen the leaf before the split can depend on the halves from then on.
+    /// - `split` receives each leaf that this call splits, also if the insert then fails. So a
+    ///   transaction that has recorded the leaf before the split can replace it by both halves.
     ///
-    /// Ready at the first poll if all pages on the path are here and undamaged, and the leaf has
-    /// room. Counts no unit of work, because a commit that holds locks should not yield. A caller
-    /// that loops awaits [`coop`](latchwork_runtime::Handle::coop).
+    /// The future is ready at its first poll if all pages on the path are here and undamaged, and
+    /// the leaf has room. The call does not count as work of the task for
+    /// [`coop`](latchwork_runtime::Handle::coop), because a commit that holds locks should not
+    /// yield. A caller that loops awaits `coop` itself.
     ///
     /// # Errors
     /// As [`insert`](Tree::insert) without [`TreeError::Exists`]; [`TreeError::NotStamped`] when
@@ -215,8 +216,8 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key, if its value is `value`. At the same instant, raises the timestamps of its
-    /// leaf to at least `read` and `removed`. Returns whether the key was removed.
+    /// Removes a key, if its value is `value`. At the same instant, raises the two timestamps of
+    /// the leaf to at least `read` and `removed`. Returns whether the key was removed.
     ///
     /// # Errors
     /// As [`remove`](Tree::remove); [`TreeError::NotStamped`] when this tree has no leaf stamps.

@@ -1,4 +1,4 @@
-//! Checks whether a leaf has changed since it was seen, and raises its timestamps.
+//! The check whether a leaf has changed since an operation saw it, and the raise of its timestamps.
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_strict::{strict_assert, strict_assert_eq};
@@ -10,21 +10,21 @@ use crate::TreeError;
 use crate::leaf_stamp::{Leaf, LeafStamp};
 use crate::page::Page;
 
-/// The attempts to raise a timestamp of a leaf that other operations change.
+/// The maximum number of attempts to raise a timestamp of a leaf that other operations change.
 const RAISES_MAX: u32 = 1000;
 const _: () = assert!(RAISES_MAX > 0);
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Whether a leaf of this tree has the same structure number as when it was seen. Then no entry
-    /// was added, removed or changed in the whole range of keys that the leaf had. Ready at the
-    /// first poll if the leaf is here; seldom writes shared memory.
+    /// Whether a leaf of this tree has the same structure number as when it was seen. If so, no
+    /// entry was added, removed or changed in the range of keys that the leaf had. The future is
+    /// ready at its first poll if the leaf is here.
     ///
-    /// A caller may have inserted keys before, and may rely on this: of two such callers, at least
-    /// one sees the keys of the other. Such a caller needs a memory fence, `fence(SeqCst)`, between
-    /// the insert and this call. Otherwise the store that releases a latch may become visible after
-    /// the load of another line.
+    /// Two callers may each insert a key into a leaf that the other has seen, and then call
+    /// `still`. At least one of the two calls returns `false`, if each caller executes a memory
+    /// fence, `fence(SeqCst)`, between the insert and the call. Without the fence, the load of the
+    /// other leaf may come before the store that releases the own leaf's latch.
     ///
-    /// Counts no unit of work, as [`insert_stamped`](Tree::insert_stamped).
+    /// Like [`insert_stamped`](Tree::insert_stamped), the call does not count as work for `coop`.
     ///
     /// # Errors
     /// [`TreeError::NotStamped`] when this tree has no leaf stamps, [`TreeError::Corrupt`] when the
@@ -44,7 +44,7 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Raises the read timestamp of a leaf to at least `to`, if its structure number is unchanged.
-    /// Every later change of the leaf finds that timestamp. Returns the new leaf stamp, or `None`
+    /// Every later change of the leaf sees that timestamp. Returns the new leaf stamp, or `None`
     /// when the structure number has changed. Writes nothing if the timestamp is high enough.
     ///
     /// # Errors
@@ -55,8 +55,8 @@ impl<M: CoherentMemory> Tree<M> {
     }
 
     /// Raises the removal timestamp of the leaf of `key` to at least `to`, also when the key does
-    /// not exist. For an entry that counts as removed but stays for now. Nothing else of the leaf
-    /// changes.
+    /// not exist. A caller uses this for an entry that counts as removed but stays for now. Nothing
+    /// else of the leaf changes.
     ///
     /// # Errors
     /// As [`get_stamped`](Tree::get_stamped); [`TreeError::Starved`] when other operations change

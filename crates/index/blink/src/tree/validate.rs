@@ -1,4 +1,4 @@
-//! The check of a whole tree.
+//! The check of a whole tree, with statistics of its pages.
 
 use std::collections::BTreeSet;
 

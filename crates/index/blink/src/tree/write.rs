@@ -16,8 +16,8 @@ use crate::TreeError;
 use crate::leaf_stamp::{LeafStamp, Line, Split};
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
 
-/// A change of one page under its write guard, given the result of the search. Returns its result
-/// and the bytes that it wrote.
+/// A change of one page under its write guard. The arguments are the page, the result of the search
+/// for the key, and the line. Returns the result of the change and the bytes that it wrote.
 pub(super) type Change<'c, R> =
     dyn FnMut(&Page<'_>, Found, Line<'_>) -> Result<(R, Dirty), Edit> + 'c;
 
@@ -41,8 +41,8 @@ impl<M: CoherentMemory> Tree<M> {
     /// Like [`write`](Tree::write), for a change that probably adds the key. `split` receives each
     /// leaf of a stamped tree that this call splits, also when the call then fails.
     ///
-    /// Counts no unit of work, because a commit that holds locks should not yield. Other callers
-    /// await [`coop`](latchwork_runtime::Handle::coop).
+    /// The call does not count as work of the task for [`coop`](latchwork_runtime::Handle::coop),
+    /// because a commit that holds locks should not yield. Other callers await `coop` themselves.
     pub(super) async fn add<R>(
         &self,
         key: &[u8],
@@ -141,7 +141,7 @@ impl<M: CoherentMemory> Tree<M> {
                 if addr != self.root || page.header.level < cursor.level {
                     return Err(broken(Broken("a page on another level than the way to it")));
                 }
-                // The level of the root rose since the root was read.
+                // The root has got a higher level since the descent read it.
                 self.restart(cursor)?;
                 continue;
             }
@@ -203,7 +203,8 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(())
     }
 
-    /// Posts a page to the level above. Idempotent. May split pages there, and so on upwards.
+    /// Posts a page to the level above. A second post of the same page changes nothing. The post
+    /// may split pages of that level, whose halves are posted to the next level, and so on.
     async fn post(&self, post: Post) -> Result<(), TreeError> {
         let mut posts = vec![post];
         while let Some(post) = posts.last() {
@@ -245,9 +246,9 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Posts a page that was found only by a right link, because its split may have been cancelled.
-    /// An error is ignored: the operation that found the link is done, and the next operation that
-    /// meets the link tries again.
+    /// Posts a page that this operation reached only by a right link, because the split of that
+    /// page may have been cancelled. An error is ignored: this operation is done, and the next
+    /// writer that follows the link tries again.
     async fn repair(&self, missing: Post) {
         if let Ok(false) = self.is_posted(&missing).await {
             let _ = self.post(missing).await;

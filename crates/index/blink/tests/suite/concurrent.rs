@@ -1,4 +1,4 @@
-//! Many operations in flight on one worker, over lines that the cache loses and gets again. At
+//! Many operations in progress on one worker, over lines that the cache evicts and gets again. At
 //! every await, other operations may split, fill and empty the pages that an operation needs next.
 
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_runtime::Handle;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 const FAN_OUT_3: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
@@ -17,19 +17,19 @@ const FAN_OUT_3: TreeConfig =
 const WORLDS: [Settings; 3] = [Settings::CALM, Settings::TINY, Settings::WITHOUT_CACHE];
 
 /// Runs `test` in every kind of memory with several seeds.
-fn in_worlds<F>(seeds: u64, test: impl Fn(Node, Handle, LocalMemory) -> F)
+fn in_worlds<F>(seeds: u64, test: impl Fn(LocalNode, Handle, LocalMemory) -> F)
 where
     F: Future<Output = ()>,
 {
     for (seed, settings) in (0..seeds).flat_map(|seed| WORLDS.map(|settings| (seed, settings))) {
         let mut executor = executor(seed);
-        let node = Node::new(settings);
+        let node = LocalNode::new(settings);
         let memory = node.worker(executor.handle());
         executor.block_on(test(node, executor.handle(), memory));
     }
 }
 
-async fn check(tree: &Tree<LocalMemory>, node: &Node, entries: usize) {
+async fn check(tree: &Tree<LocalMemory>, node: &LocalNode, entries: usize) {
     let statistics = tree.validate().await.unwrap();
     assert_eq!(statistics.entries, entries as u64);
     assert_eq!(statistics.unposted_pages, 0);
@@ -240,7 +240,7 @@ fn operations_dropped_at_any_await_lose_no_line_and_no_other_entry() {
 fn a_full_pool_is_an_error_and_leaves_the_tree_whole() {
     for seed in 0..20 {
         let mut executor = executor(seed);
-        let node = Node::new(Settings { lines_max: 10 + seed as usize, ..Settings::TINY });
+        let node = LocalNode::new(Settings { lines_max: 10 + seed as usize, ..Settings::TINY });
         let memory = node.worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory, FAN_OUT_3).await.unwrap();

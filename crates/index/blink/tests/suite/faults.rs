@@ -7,14 +7,14 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use proptest::prelude::*;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 const FAN_OUT_4: TreeConfig =
     TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };
 
-fn run(settings: Settings, test: impl AsyncFnOnce(Node, LocalMemory)) {
+fn run(settings: Settings, test: impl AsyncFnOnce(LocalNode, LocalMemory)) {
     let mut executor = executor(3);
-    let node = Node::new(settings);
+    let node = LocalNode::new(settings);
     let memory = node.worker(executor.handle());
     executor.block_on(test(node, memory));
 }

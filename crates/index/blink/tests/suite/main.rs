@@ -1,6 +1,5 @@
 //! The tests of `latchwork-blink`, as one program.
 
-mod common;
 mod concurrent;
 mod faults;
 mod model;
@@ -9,3 +8,5 @@ mod recent;
 mod replace;
 mod stamps;
 mod threads;
+
+use latchwork_coherence::testing as common;

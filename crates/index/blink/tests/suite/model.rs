@@ -7,7 +7,7 @@ use latchwork_blink::{Tree, TreeConfig, TreeError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -191,7 +191,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut executor = executor(seed);
-        let node = Node::new(roomy(settings, config));
+        let node = LocalNode::new(roomy(settings, config));
         let memory = node.worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory.clone(), config).await.unwrap();
@@ -222,7 +222,7 @@ proptest! {
         later in vec(op(), 0..60),
     ) {
         let mut executor = executor(1);
-        let node = Node::new(roomy(Settings::TINY, config));
+        let node = LocalNode::new(roomy(Settings::TINY, config));
         let memory = node.worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory, config).await.unwrap();

@@ -1,6 +1,6 @@
 //! Leaf stamps under concurrency:
 //!
-//! - No task adds a key to a range that another task counts, unless the other task notices.
+//! - If a task adds a key to a range that another task counts, the other task detects the key.
 //! - A timestamp that a task leaves in a leaf is seen by every later task.
 
 use std::ops::{Bound, ControlFlow};
@@ -10,7 +10,7 @@ use latchwork_blink::{Insertion, Leaf, Tree, TreeConfig};
 use latchwork_runtime::Handle;
 use latchwork_verbs::GlobalAddr;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 const CONFIG: TreeConfig =
     TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };
@@ -18,7 +18,8 @@ const CONFIG: TreeConfig =
 /// The number of key ranges. Each range may have a limited number of keys.
 const RANGES: u64 = 300;
 const MOST: u64 = 4;
-/// The attempts after which the next range is used, whose leaves are not split yet.
+/// The number of attempts on a range before the tasks go to the next range, whose leaves are not
+/// split yet.
 const TURN: u64 = 24;
 /// The number of possible keys per range.
 const KEYS: u64 = 40;
@@ -175,7 +176,7 @@ fn on_tasks<S: 'static>(
 ) {
     for (seed, settings) in (0..12).flat_map(|seed| WORLDS.map(|settings| (seed, settings))) {
         let mut executor = executor(seed);
-        let (handle, node) = (executor.handle(), Node::new(settings));
+        let (handle, node) = (executor.handle(), LocalNode::new(settings));
         let memory = node.worker(executor.handle());
         let shared = std::rc::Rc::new(shared());
         executor.block_on(async {
@@ -205,7 +206,7 @@ fn on_threads<S: Sync>(
     after: impl AsyncFn(&Tree<LocalMemory>, &S),
 ) {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
-        let (node, shared) = (Node::new(settings), &shared());
+        let (node, shared) = (LocalNode::new(settings), &shared());
         let mut first = executor(0);
         let memory = node.worker(first.handle());
         let tree = first.block_on(Tree::create(memory, CONFIG)).unwrap();

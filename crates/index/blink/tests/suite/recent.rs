@@ -1,5 +1,6 @@
-//! Keys that are added behind recently added keys. The handle goes to that leaf without a descent.
-//! Whatever happens to the leaf meanwhile, every key is in the right position.
+//! Keys that are added behind recently added keys. The handle goes to the leaf of those keys
+//! without a descent. Other changes of that leaf in between must not put a key into a wrong
+//! position.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -8,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use latchwork_blink::{Insertion, LeafStamp, Tree, TreeConfig, TreeError, TreeStatistics};
 use latchwork_coherence::CoherentMemory;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 /// A key that counts up within a group. The groups follow each other.
 fn key(group: u32, count: u32) -> [u8; 8] {
@@ -36,9 +37,9 @@ async fn check(
     statistics
 }
 
-fn run(test: impl AsyncFnOnce(LocalMemory, Node)) {
+fn run(test: impl AsyncFnOnce(LocalMemory, LocalNode)) {
     let mut executor = executor(1);
-    let node = Node::new(Settings::CALM);
+    let node = LocalNode::new(Settings::CALM);
     let memory = node.worker(executor.handle());
     executor.block_on(test(memory, node));
 }
@@ -103,7 +104,7 @@ fn keys_with_the_same_beginning_come_in_front_of_the_leaf_and_into_the_middle_of
     run(async |memory, _| {
         let tree = Tree::create(memory, TreeConfig::default()).await.unwrap();
         add(&tree, (1000..1400).map(|count| key(1, 2 * count))).await;
-        // A key below the low fence of the last key's leaf.
+        // The third key is below the low fence of the leaf that the handle remembers.
         add(&tree, [key(1, 1), key(1, 3000), key(1, 2)]).await;
         // Keys between the keys of the leaf, upwards and downwards.
         add(&tree, (1380..1400).map(|count| key(1, 2 * count + 1))).await;
@@ -217,7 +218,7 @@ fn of_a_run_out_of_order_only_what_ascends_is_added() {
 fn without_a_cache_and_with_next_to_none_nothing_is_added_twice_or_lost() {
     for settings in [Settings::WITHOUT_CACHE, Settings::TINY] {
         let mut executor = executor(2);
-        let memory = Node::new(settings).worker(executor.handle());
+        let memory = LocalNode::new(settings).worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory.clone(), TreeConfig::default()).await.unwrap();
             let mut tasks = Vec::new();

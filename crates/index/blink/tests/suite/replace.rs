@@ -3,12 +3,12 @@
 use latchwork_blink::{Tree, TreeConfig, TreeError, TreeValue};
 use latchwork_coherence::CoherentMemory;
 
-use crate::common::{Node, Settings, executor};
+use crate::common::{LocalNode, Settings, executor};
 
 #[test]
 fn values_grow_and_shrink_and_no_change_is_lost() {
     let mut executor = executor(1);
-    let memory = Node::new(Settings::TINY).worker(executor.handle());
+    let memory = LocalNode::new(Settings::TINY).worker(executor.handle());
     executor.block_on(async {
         let tree = Tree::create(memory.clone(), TreeConfig::default()).await.unwrap();
         for key in 0..20u64 {
@@ -47,7 +47,7 @@ fn values_grow_and_shrink_and_no_change_is_lost() {
 #[test]
 fn what_cannot_be_replaced_stays() {
     let mut executor = executor(1);
-    let memory = Node::new(Settings::CALM).worker(executor.handle());
+    let memory = LocalNode::new(Settings::CALM).worker(executor.handle());
     executor.block_on(async {
         let tree = Tree::create(memory, TreeConfig::default()).await.unwrap();
         let missing = tree.replace_with(b"a", |_, _| ()).await;

@@ -11,7 +11,7 @@ use latchwork_verbs::GlobalAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::common::{LocalMemory, Node, Settings, executor};
+use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
 /// The number of possible keys.
 const KEYS: u64 = 60;
@@ -398,7 +398,7 @@ impl World {
         self.seen.push(Seen { leaves: leaves.take(), changes });
     }
 
-    /// Checks again everything that was seen.
+    /// Checks all recorded results again: if their leaves are unchanged, so are their keys.
     async fn check_seen(&self) {
         for Seen { leaves, changes } in &self.seen {
             let mut still = true;
@@ -442,7 +442,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut executor = executor(seed);
-        let memory = Node::new(settings).worker(executor.handle());
+        let memory = LocalNode::new(settings).worker(executor.handle());
         executor.block_on(async {
             let tree = Tree::create(memory, config).await.unwrap();
             let mut world = World::new(tree.clone());

@@ -8,11 +8,11 @@ use latchwork_blink::{Tree, TreeConfig};
 use latchwork_verbs::GlobalAddr;
 
 use crate::common;
-use crate::common::{Node, Settings, executor};
+use crate::common::{LocalNode, Settings, executor};
 
 const THREADS: u64 = 4;
 
-fn on_threads(node: &Node, work: impl Fn(u64, Node) + Send + Sync) {
+fn on_threads(node: &LocalNode, work: impl Fn(u64, LocalNode) + Send + Sync) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (node, work) = (node.clone(), &work);
@@ -21,14 +21,14 @@ fn on_threads(node: &Node, work: impl Fn(u64, Node) + Send + Sync) {
     });
 }
 
-fn create(node: &Node, config: TreeConfig) -> GlobalAddr {
+fn create(node: &LocalNode, config: TreeConfig) -> GlobalAddr {
     let mut executor = executor(0);
     let memory = node.worker(executor.handle());
     executor.block_on(Tree::create(memory, config)).unwrap().root()
 }
 
 fn with_tree<T>(
-    node: &Node,
+    node: &LocalNode,
     root: GlobalAddr,
     config: TreeConfig,
     seed: u64,
@@ -42,7 +42,7 @@ fn with_tree<T>(
 #[test]
 fn values_are_never_seen_half_written() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
-        let node = Node::new(settings);
+        let node = LocalNode::new(settings);
         let config =
             TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };
         let root = create(&node, config);
@@ -100,7 +100,7 @@ fn values_are_never_seen_half_written() {
 #[test]
 fn threads_that_insert_side_by_side_find_all_their_keys() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
-        let node = Node::new(settings);
+        let node = LocalNode::new(settings);
         let config =
             TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
         let root = create(&node, config);

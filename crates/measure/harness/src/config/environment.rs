@@ -1,4 +1,5 @@
-//! The environment: `LATCHWORK_` and the name of a flag in capitals, with `_` for `-`.
+//! Reads the environment: a variable is `LATCHWORK_` and the name of a flag in capitals, with `_`
+//! for `-`.
 
 use std::ffi::OsString;
 
@@ -11,14 +12,14 @@ use super::known::{Known, Meaning};
 use super::set;
 use crate::AppError;
 
-/// Names the configuration file.
+/// The variable that names the configuration file.
 pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
 
 /// Variables that tests of this project read. Programs ignore them.
 const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
 const OF_TESTS_PREFIX: &[&str] = &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
 
-/// What the environment says to a program. A variable that is empty is as one that is not there.
+/// The values of the environment for a program. An empty variable is ignored.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     known: &Known<'_>,
@@ -31,14 +32,14 @@ pub(super) fn read(
         .filter(|(name, _)| name != CONFIG && !OF_TESTS.contains(&name.as_str()))
         .filter(|(name, _)| !OF_TESTS_PREFIX.iter().any(|prefix| name.starts_with(prefix)))
         .collect();
-    // So that of several errors it is always the same.
+    // Sorted, so that of several errors the same error is always reported.
     variables.sort();
     for (variable_name, value) in variables {
         let origin = Origin::Variable(variable_name.clone());
         let name = variable_name[PREFIX.len()..].to_ascii_lowercase().replace('_', "-");
         let meaning = match variable(&name) == variable_name {
             true => known.meaning(&name, false, variable),
-            // A name in lower case is another variable.
+            // A variable with lower-case letters is refused with the right spelling.
             false => Meaning::Unknown(format!("write it in capitals, {}", variable(&name))),
         };
         let value = value.into_string().map_err(|_| origin.wrong(&name, "its value is no text"));
@@ -63,7 +64,7 @@ pub(super) fn read(
     said.whole()
 }
 
-/// One value; where a flag may be given several times also a list as TOML has it.
+/// The value of a variable. For a flag that may be repeated, the value may be a TOML list.
 fn values(flag: &Flag, value: String) -> Result<Vec<OsString>, String> {
     if !flag.is_list || !value.trim_start().starts_with('[') {
         return Ok(vec![value.into()]);

@@ -1,4 +1,4 @@
-//! The file: TOML, whose keys are the names of flags.
+//! Reads the configuration file: TOML with the names of flags as keys.
 
 use std::path::Path;
 
@@ -15,18 +15,18 @@ use crate::AppError;
 
 const FILE: InputKind = InputKind { name: "a configuration file", bytes_max: 1 << 20 };
 
-/// What a file says to a program.
+/// The values that a file, or the environment, has for a program.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) given: Vec<Given>,
-    /// The subcommand, and where it is written.
+    /// The subcommand and its source.
     pub(super) command: Option<(String, Origin)>,
-    /// Settings that `set` tells.
+    /// The settings from the key `set`.
     pub(super) settings: Vec<Given>,
 }
 
 impl Said {
-    /// With the settings that `set` tells among the others.
+    /// Adds the settings from the key `set` to the other values.
     ///
     /// # Errors
     /// When one setting is given twice.
@@ -36,14 +36,15 @@ impl Said {
         Ok(self)
     }
 
-    /// Takes over what is new; what is the program's own wins over what is for all.
+    /// Adds a value, which replaces an earlier value of the same flag.
     fn set(&mut self, given: Given) {
         self.given.retain(|other| other.flag.id != given.flag.id);
         self.given.push(given);
     }
 }
 
-/// Reads the file at `path`, which `asked_by` names.
+/// Reads the file at `path`. `asked_by` is the flag or the variable that names the file, for
+/// errors.
 pub(super) fn read(path: &Path, asked_by: &str, known: &Known<'_>) -> Result<Said, AppError> {
     let text = latchwork_files::read_text(path, FILE)
         .map_err(|error| AppError::Usage(format!("{asked_by} {}: {error}", path.display())))?;
@@ -121,7 +122,7 @@ fn take(
     Ok(())
 }
 
-/// One value, as a command line has it.
+/// A TOML value as text, in the form of a command line.
 fn one(value: &DeValue<'_>) -> Result<String, &'static str> {
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),

@@ -1,4 +1,4 @@
-//! The flags and settings of a program, found in clap's own description of its command line.
+//! Finds the flags and settings of a program in clap's description of its command line.
 
 use std::path::PathBuf;
 
@@ -9,52 +9,52 @@ use crate::log::Filter;
 use crate::parse::{UNITS, on_or_off};
 use crate::{ClusterFlags, FabricFlags, OutputFlags};
 
-/// The flags of this module, by name.
+/// The names of the flags that this module adds to each program.
 pub(super) const CONFIG: &str = "config";
 pub(super) const PRINT: &str = "print-config";
 pub(super) const LOG: &str = "log";
 pub(super) const SET: &str = "set";
 pub(super) const HELP_SETTINGS: &str = "help-settings";
 
-/// The key, and the end of the variable, that stand for a subcommand.
+/// The key in a file that gives the subcommand. The variable is `LATCHWORK_COMMAND`.
 pub(super) const COMMAND: &str = "command";
 
-/// What the name of a variable begins with.
+/// The prefix of each variable.
 pub(super) const PREFIX: &str = "LATCHWORK_";
 
 const HEADING: &str = "Configuration";
 
-/// What the heading of a setting's flag begins with. The rest is the name of its group.
+/// The prefix of the help heading of a setting. The rest of the heading is the name of its group.
 const SETTINGS: &str = "Settings: ";
 
-/// What the heading of a flag begins with that has another name now. The rest is that name.
+/// The prefix of the help heading of an old name. The rest of the heading is the new name.
 const OLD_NAME: &str = "Old name of --";
 
-/// A flag or a setting. Files and the environment may set both.
+/// A flag or a setting, which a file and the environment can set.
 #[derive(Clone, Debug)]
 pub(super) struct Flag {
-    /// As clap knows it.
+    /// Clap's id of the flag.
     pub(super) id: String,
     pub(super) name: String,
-    /// Its names before.
+    /// Old names.
     aliases: Vec<String>,
-    /// `--set` sets it, and `--help` does not show it.
+    /// Whether the flag is a setting: `--set` sets it, and `--help` does not show it.
     pub(super) is_setting: bool,
-    /// It may be given several times.
+    /// Whether the flag may be given several times.
     pub(super) is_list: bool,
-    /// It is on or off.
+    /// Whether the flag is on or off.
     pub(super) is_switch: bool,
-    /// Flags that exclude it, by id.
+    /// The ids of the flags that exclude this flag.
     conflicts: Vec<String>,
 }
 
 impl Flag {
-    /// Whether it has this name, or had it before.
+    /// Whether this is the name or an old name of the flag.
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Whether one of them excludes the other.
+    /// Whether one of the two flags excludes the other.
     pub(super) fn excludes(&self, other: &Flag) -> bool {
         self.conflicts.contains(&other.id) || other.conflicts.contains(&self.id)
     }
@@ -65,18 +65,18 @@ pub(super) fn group(arg: &Arg) -> Option<&str> {
     arg.get_help_heading().and_then(|heading| heading.strip_prefix(SETTINGS))
 }
 
-/// The name that a flag has now, if this is its old one.
+/// The new name of a flag, if `arg` is an old name.
 pub(super) fn new_name(arg: &Arg) -> Option<&str> {
     arg.get_help_heading().and_then(|heading| heading.strip_prefix(OLD_NAME))
 }
 
-/// The variable of a flag.
+/// The environment variable of a flag.
 pub(super) fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The command of a program with the flags that all programs have, and switches that can be turned
-/// off again: `--set prefault=off` where a file says otherwise.
+/// The command of a program with the flags of this module. Each switch takes an optional value, so
+/// that a command line can turn off a switch that a file turns on: `--set prefault=off`.
 pub(super) fn complete(command: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).help_heading(HEADING).global(true);
     let names: Vec<String> =
@@ -124,7 +124,7 @@ fn switch(arg: Arg) -> Arg {
         .hide_possible_values(true)
 }
 
-/// The flags of a [complete](complete) command that files and the environment may set.
+/// The flags of a [complete](complete) command that a file and the environment can set.
 pub(super) fn of(command: &Command) -> Vec<Flag> {
     let flag = |arg: &Arg| {
         let name = arg.get_long().filter(|name| ![CONFIG, PRINT, HELP_SETTINGS].contains(name))?;
@@ -146,7 +146,8 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
     command.get_arguments().filter_map(flag).collect()
 }
 
-/// The same command without required flags: it parses one part of what is given.
+/// The same command without required flags. The relaxed command can parse a part of the
+/// configuration.
 pub(super) fn relaxed(command: &Command) -> Command {
     command
         .clone()
@@ -160,13 +161,13 @@ pub(super) fn subcommand(matches: &ArgMatches) -> Option<&str> {
     matches.subcommand_name()
 }
 
-/// Flags and settings that programs share: where a program lacks one, it is no error that it is set
-/// for all.
+/// The flags and settings that programs share. If a program lacks one of them, it ignores an entry
+/// for all programs.
 pub(super) fn shared() -> Vec<Flag> {
     of(&shared_command())
 }
 
-/// A command with all that programs share, and no more.
+/// A command with only the flags and settings that programs share.
 pub(super) fn shared_command() -> Command {
     let command = OutputFlags::augment_args(FabricFlags::augment_args(ClusterFlags::augment_args(
         Command::new("shared"),

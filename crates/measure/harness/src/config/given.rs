@@ -1,4 +1,4 @@
-//! [`Given`]: a flag with its value, and where that was written.
+//! [`Given`]: a flag with its values and their source.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::flags::{Flag, variable};
 use crate::AppError;
 use crate::parse::one_line;
 
-/// Where something was written.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     File {
@@ -20,7 +20,7 @@ pub(super) enum Origin {
     },
     Variable(String),
     CommandLine,
-    /// `--set` of the command line.
+    /// `--set` on the command line.
     Set,
 }
 
@@ -35,10 +35,11 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// What is wrong with what was written there.
+    /// The error for a wrong value of `key` from this source.
     pub(super) fn wrong(&self, key: &str, what: impl fmt::Display) -> AppError {
         AppError::Usage(match self {
-            // A list of settings is about other names than its variable's.
+            // The variable's name says which flag it is, except for `set`, which has other names in
+            // its value.
             Origin::Variable(name) if variable(key).eq_ignore_ascii_case(name) => {
                 format!("{name}: {what}")
             }
@@ -47,14 +48,14 @@ impl Origin {
         })
     }
 
-    /// The line of a file at which this byte of its text stands.
+    /// The source in a file: the line of the byte at `at`.
     pub(super) fn in_file(path: &Path, text: &str, at: usize) -> Origin {
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         Origin::File { path: path.to_owned(), line }
     }
 }
 
-/// A flag that was given.
+/// A flag with the values that one source gives.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) flag: Flag,
@@ -63,12 +64,12 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// A switch that is off changes nothing, and excludes nothing.
+    /// Whether this is a switch that is off. Such a switch has no effect and excludes nothing.
     pub(super) fn is_idle(&self) -> bool {
         self.flag.is_switch && self.values.iter().all(|value| value == "false" || value == "off")
     }
 
-    /// As the command line has it.
+    /// The flag as arguments of a command line.
     pub(super) fn arguments(&self) -> impl Iterator<Item = OsString> + '_ {
         self.values.iter().map(|value| {
             let mut argument = OsString::from(format!("--{}=", self.flag.name));
@@ -77,8 +78,7 @@ impl Given {
         })
     }
 
-    /// Finds what is wrong with the values themselves, and tells it of the place where they were
-    /// written.
+    /// Checks the values by themselves. An error names the source.
     pub(super) fn check(&self, relaxed: &Command) -> Result<(), AppError> {
         let arguments = std::iter::once(OsString::from("program")).chain(self.arguments());
         let Err(error) = relaxed.clone().try_get_matches_from(arguments) else { return Ok(()) };
@@ -97,7 +97,7 @@ impl Given {
             | ErrorKind::TooFewValues
             | ErrorKind::NoEquals
             | ErrorKind::InvalidUtf8 => None,
-            // It has to do with other flags.
+            // The error is about other flags, which are checked later.
             _ => return Ok(()),
         };
         let value = text(ContextKind::InvalidValue);
@@ -110,7 +110,7 @@ impl Given {
     }
 }
 
-/// The flags that a command line gives, in the order of the command's.
+/// The flags that a command line gives, in the order of their declaration.
 pub(super) fn on_command_line(flags: &[Flag], matches: &ArgMatches) -> Vec<Given> {
     let given = flags.iter().filter_map(|flag| {
         let is_given =

@@ -1,4 +1,4 @@
-//! [`Known`]: which names mean something to a program, and which was meant where none does.
+//! [`Known`]: the names that a program knows, and suggestions for unknown names.
 
 use clap::Command;
 use latchwork_workload::properties::near_matches;
@@ -6,7 +6,7 @@ use latchwork_workload::properties::near_matches;
 use super::flags::{self, COMMAND, CONFIG, Flag, HELP_SETTINGS, PRINT};
 use super::sources;
 
-/// What a program knows.
+/// The names that a program knows.
 pub(super) struct Known<'a> {
     pub(super) program: &'a str,
     pub(super) command: &'a Command,
@@ -14,14 +14,14 @@ pub(super) struct Known<'a> {
     shared: Vec<String>,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 pub(super) enum Meaning<'a> {
     Flag(&'a Flag),
     /// The subcommand.
     Command,
-    /// Another program's.
+    /// A flag or setting of another program.
     Elsewhere,
-    /// No program's: the reason, with the name that was probably meant.
+    /// Unknown. The text is the reason, with a suggestion.
     Unknown(String),
 }
 
@@ -39,8 +39,8 @@ impl<'a> Known<'a> {
         self.command.get_subcommands().next().is_some()
     }
 
-    /// What `name` stands for; to this program alone, if it is `own`. Names of near misses are told
-    /// as `spell` spells them.
+    /// The meaning of `name`. With `own`, only this program's names count. `spell` spells the names
+    /// in suggestions.
     pub(super) fn meaning(
         &self,
         name: &str,
@@ -78,11 +78,11 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// The setting of this name; none where it is another program's, and `own` does not say that
-    /// this program is meant.
+    /// The setting of this name. `None` for a setting of another program, unless `own` is set: then
+    /// it is an error.
     ///
     /// # Errors
-    /// Why there is none, with the name that was probably meant.
+    /// The reason why there is no such setting, with a suggestion.
     pub(super) fn setting(&self, name: &str, own: bool) -> Result<Option<&'a Flag>, String> {
         let program = self.program;
         match self.flags.iter().find(|flag| flag.is_called(name)) {
@@ -110,7 +110,7 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// What is wrong with a subcommand of this name, if anything is.
+    /// Checks that a subcommand of this name exists. The error lists the subcommands.
     pub(super) fn check_command(&self, name: &str) -> Result<(), String> {
         let names: Vec<&str> = self.command.get_subcommands().map(Command::get_name).collect();
         match names.contains(&name) {

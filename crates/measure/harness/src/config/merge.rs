@@ -1,24 +1,26 @@
-//! From what three places say to one command line.
+//! Merges the flags of three sources: command line, environment and file.
 
 use clap::Command;
 
 use super::given::{Given, Origin};
 use crate::AppError;
 
-/// What counts of what was given, weakest first, as lists want it. `layers` are the strongest
-/// first.
+/// The flags that count, the weakest source first. `layers` has the strongest source first. The
+/// order of the result gives lists the right order.
 ///
-/// A stronger layer's value hides a weaker one's, and those of flags that it excludes: `--only
-/// payment` wins over `weight` in a file. Lists are put one behind the other.
+/// A flag of a stronger layer hides the same flag of a weaker layer, and flags that it excludes:
+/// `--only payment` hides `weight` in a file. The values of a flag that may be repeated are all
+/// kept.
 pub(super) fn merge(layers: [Vec<Given>; 3]) -> Result<Vec<Given>, AppError> {
     let mut kept: Vec<Given> = Vec::new();
     for layer in layers {
-        // Of two switches that exclude each other one may be off.
+        // A switch that is off excludes nothing.
         let active: Vec<&Given> = layer.iter().filter(|given| !given.is_idle()).collect();
         for (at, one) in active.iter().enumerate() {
             let other = active[at + 1..].iter().find(|other| one.flag.excludes(&other.flag));
             let Some(other) = other else { continue };
-            // Clap has checked the flags of the command line.
+            // Clap reports conflicts within the command line. `--set` counts as another origin
+            // here.
             let (one, other) = match (&one.origin, &other.origin) {
                 (Origin::CommandLine, Origin::CommandLine) => continue,
                 (Origin::CommandLine, _) => (other, one),
@@ -43,7 +45,7 @@ pub(super) fn merge(layers: [Vec<Given>; 3]) -> Result<Vec<Given>, AppError> {
     Ok(kept)
 }
 
-/// Looks at each value by itself, and tells what is wrong of the place where it is written.
+/// Checks each value from the file and the environment by itself. An error names the source.
 pub(super) fn check(given: &[Given], relaxed: &Command) -> Result<(), AppError> {
     let written = given.iter().filter(|given| given.origin != Origin::CommandLine);
     written.into_iter().try_for_each(|given| given.check(relaxed))

@@ -1,4 +1,5 @@
-//! Configuration: one file, the environment and the command line, for whatever flags a program has.
+//! Configuration: merges one file, the environment and the command line into the flags of a
+//! program.
 //!
 //! ```text
 //!   run.toml                 LATCHWORK_THREADS=4        ycsb --threads 2
@@ -12,19 +13,20 @@
 //!                     one command line ──► clap ──► the program's own checks
 //! ```
 //!
-//! Clap's description of a command line is the only list of a program's own flags and settings. A
-//! second list has those of the other programs, since one file may be for several programs.
-//! [`missing`] finds what the second list lacks.
+//! Clap's description of the command line is the only list of a program's own flags and settings.
+//! One file may be for several programs, so `sources` lists the flags and settings of each program.
+//! [`missing`] finds names that this list lacks.
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - The command line wins over the environment, and that over the file; in the file, the program's
-//!   own table wins over what is for all. Flags that may be repeated add up instead, the file's
-//!   first.
-//! - A flag that wins also hides weaker ones that it excludes.
-//! - No name is ignored that no program knows.
+//! - The command line overrides the environment, and the environment overrides the file. In the
+//!   file, the program's own table overrides entries for all programs. A flag that may be repeated
+//!   is not overridden: the values add up, with the file's values first.
+//! - A flag also hides flags of weaker sources that it excludes.
+//! - A name that no program knows is an error.
 //! - A setting is a flag that `--help` does not show. `--set NAME=VALUE` and the setting's own name
-//!   mean the same everywhere; on the command line the latter is an [old spelling](old_spellings).
+//!   mean the same in each source. On the command line, the setting's own name is an [old
+//!   spelling](old_spellings).
 
 mod environment;
 mod file;
@@ -57,31 +59,31 @@ use sources::Program;
 pub use old::old_spellings;
 pub use settings::settings_page;
 
-/// What a program does with everything that was given.
+/// What a program does after it has read its configuration.
 pub(crate) enum Read<C> {
-    /// Run with this.
+    /// Run with this configuration.
     Run(Box<Configured<C>>),
-    /// Print this, and nothing else.
+    /// Print this text and end.
     Print(String),
 }
 
-/// A program's command line, and what is not its own.
+/// The merged command line of a program, and the flags that all programs share.
 pub(crate) struct Configured<C> {
     pub(crate) cli: C,
     pub(crate) log: Filter,
     pub(crate) places: Places,
     /// The configuration file.
     pub(crate) file: Option<Named>,
-    /// One line about old spellings on the command line.
+    /// One line about old spellings on the command line, if there are any.
     pub(crate) warning: Option<String>,
 }
 
-/// Why a program cannot run with what was given.
+/// Why a program cannot run with its configuration.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The command line; or nothing is wrong, and it asks for help.
+    /// Clap's report: an error of the command line, or a request for help.
     CommandLine(clap::Error),
-    /// What stands somewhere else.
+    /// An error in the file, in the environment, or in a setting.
     Elsewhere(AppError),
 }
 
@@ -97,7 +99,7 @@ impl From<AppError> for ReadError {
     }
 }
 
-/// Merges the command line, the environment and the file.
+/// Reads and merges the command line, the environment and the file.
 pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     program: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
@@ -128,7 +130,7 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     layers.into_iter().try_for_each(|given| merge::check(given, &relaxed))?;
     let given = merge::merge([on_command_line, environment.given, file.given])?;
 
-    // Also by `--set`, which clap only takes for words.
+    // A value of `--set` on the command line is also rewritten: for clap it is only text.
     let is_told_elsewhere = given.iter().any(|given| given.origin != Origin::CommandLine)
         || subcommand.as_ref().is_some_and(|(_, origin)| *origin != Origin::CommandLine);
     let arguments = match is_told_elsewhere {
@@ -151,11 +153,11 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file, warning })))
 }
 
-/// Parses a command line, without a file and the environment: for tests, and for programs that read
-/// a command line of another program. The first word is the program's name.
+/// Parses a command line without file and environment. Tests use this, and programs that read the
+/// command line of another program. The first word is the program's name.
 ///
 /// # Errors
-/// What is wrong, in one line.
+/// One line about the mistake.
 pub fn command_line<C: CommandFactory + FromArgMatches>(
     program: &'static str,
     words: impl IntoIterator<Item = impl Into<OsString>>,
@@ -179,7 +181,7 @@ fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, 
     Ok(given)
 }
 
-/// An error about a setting that another one needs, with the setting as `--set` has it.
+/// Rewrites an error about missing flags, so that it names a setting as `--set NAME=`.
 fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
     if error.kind() != ErrorKind::MissingRequiredArgument {
         return ReadError::CommandLine(error);
@@ -191,7 +193,7 @@ fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
     ReadError::Elsewhere(AppError::Usage(line))
 }
 
-/// The path of the file, with the flag or the variable that names it.
+/// The path of the configuration file, and the flag or the variable that names it.
 fn file_to_read(
     alone: &ArgMatches,
     variables: &[(OsString, OsString)],
@@ -203,8 +205,8 @@ fn file_to_read(
     (!path.is_empty()).then(|| (path.into(), environment::CONFIG))
 }
 
-/// One command line that says all of it: flags in front of the subcommand, and what stands on the
-/// command line only as it was.
+/// One command line with everything that was given: the merged flags first, then the subcommand,
+/// and the arguments that only a command line can have.
 fn rewrite(
     command: &Command,
     arguments: Vec<OsString>,
@@ -226,8 +228,8 @@ fn rewrite(
     all
 }
 
-/// What a command line says beyond flags that files can give: counted flags, those of a
-/// subcommand alone, and what stands without any.
+/// The arguments that only a command line can have: counted flags, flags of a subcommand, and
+/// arguments without a flag.
 fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsString> {
     let mut others = Vec::new();
     let mut positional = Vec::new();
@@ -260,11 +262,11 @@ fn others(command: &Command, matches: &ArgMatches, given: &[Given]) -> Vec<OsStr
     others
 }
 
-/// Where flags were set.
+/// The sources of all given flags.
 pub(crate) struct Places(Vec<Given>);
 
 impl Places {
-    /// Adds to an error that names flags where they were set, if that was not on the command line.
+    /// Adds to an error the sources of the flags that its text names, except the command line.
     pub(crate) fn locate(&self, error: AppError) -> AppError {
         let text = match &error {
             AppError::Usage(text) | AppError::Failed(text) => text,
@@ -300,8 +302,8 @@ impl Places {
     }
 }
 
-/// Flags and settings of a program that other programs would not know in a file for several of
-/// them: for a test of the program, which expects none.
+/// The flags and settings of a program that the list in `sources` lacks. Other programs would
+/// refuse them in a common file. A test of each program expects none.
 pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
     let shared: Vec<String> = flags::shared().into_iter().map(|flag| flag.name).collect();
     let flags = flags::of(&flags::complete(C::command()));
@@ -314,7 +316,7 @@ pub fn missing<C: CommandFactory>(program: &str) -> Vec<String> {
     others.map(|flag| flag.name).collect()
 }
 
-/// Whether this is a setting of the program, or of all programs if this one is not known.
+/// Whether `name` is a setting of the program `program`, or a setting of all programs.
 pub fn is_setting(program: &str, name: &str) -> bool {
     let own = Program::named(program).is_some_and(|program| program.settings.contains(&name));
     own || flags::shared().into_iter().any(|flag| flag.is_setting && flag.name == name)

@@ -1,5 +1,5 @@
-//! Old spellings on a command line: flags that became settings or have another name. They work for
-//! one more version, with one line that says how to write them.
+//! Old spellings on a command line: flags that became settings or have another name now. Old
+//! spellings work for one more version. The program prints one line that says how to write them.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ use super::flags;
 
 /// One line about all old spellings among `arguments`, if there are any.
 ///
-/// This only looks at words, so that it knows the spelling itself. A value that is written like an
-/// old flag gives a line in vain and changes nothing.
+/// The function looks at the words, because clap does not tell which spelling was used. A value
+/// that looks like an old flag causes a needless line, and nothing else.
 pub fn old_spellings(command: &Command, arguments: &[OsString]) -> Option<String> {
     let mut new: Vec<String> = Vec::new();
     let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
@@ -47,7 +47,7 @@ fn takes_value(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
 }
 
-/// The argument of this name or old name, of the command or of one of its subcommands.
+/// The argument with this name or old name, in the command or in one of its subcommands.
 fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let is_it = |arg: &&Arg| {
         arg.get_long() == Some(name)

@@ -1,4 +1,4 @@
-//! What is in force, as a file that `--config` takes.
+//! Prints the merged configuration as a file that `--config` takes.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,8 @@ use clap::{Arg, ArgMatches, Command};
 use super::flags::{COMMAND, Flag, SET, group};
 use super::given::{Given, Origin};
 
-/// Prints what a program of this name runs with. `matches` are of all that is `given`.
+/// The configuration of the program as a file. `given` are the merged flags, and `matches` is
+/// clap's result for them.
 pub(super) fn print(
     program: &str,
     command: &Command,
@@ -23,7 +24,8 @@ pub(super) fn print(
         None if command.get_subcommands().next().is_some() => comment(&mut out, COMMAND, "not set"),
         None => {}
     }
-    // `set` stands here as what it sets, and old names only where they were given.
+    // `set` itself is left out, because its settings are printed. An old name is printed only if it
+    // was given.
     let of = |arg: &&Arg| {
         let id = arg.get_id().as_str();
         let is_given = given.iter().any(|given| given.flag.id == id);
@@ -59,8 +61,8 @@ fn one(out: &mut String, arg: &Arg, flag: &Flag, matches: &ArgMatches, all: &[Gi
             false => line(out, &flag.name, &values.concat(), &last.origin),
         };
     }
-    // What is excluded by something else, or means something only where it was asked for, must not
-    // come back as if it had been.
+    // A default becomes a comment if another given flag excludes this flag, or if giving the flag
+    // has an effect. The printed file must not give such a flag.
     let excludes = |other: &&Given| !other.is_idle() && other.flag.excludes(flag);
     let excluded = !flag.is_switch && all.iter().any(|other| excludes(&other));
     let hidden = arg.is_hide_default_value_set() && !flag.is_switch;
@@ -78,7 +80,7 @@ fn one(out: &mut String, arg: &Arg, flag: &Flag, matches: &ArgMatches, all: &[Gi
     }
 }
 
-/// What help says of a default that is no value: `[default: as many as give each core one]`.
+/// The default that a help text describes in words: `[default: cores / compute nodes, at least 1]`.
 pub(super) fn in_words(help: &str) -> String {
     let words = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
     let words = words.map(|(words, _)| words.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -93,7 +95,8 @@ fn comment(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "# {name}: {text}");
 }
 
-/// As TOML has it: numbers and truth values bare, where they are read as the same text again.
+/// A value in TOML. A number or a truth value has no quotes, if TOML reads it back as the same
+/// text.
 fn text(value: &str) -> String {
     let whole = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     let float = value.contains('.')

@@ -1,4 +1,4 @@
-//! `--set NAME=VALUE`, turned into settings that are given by their own names.
+//! Turns `--set NAME=VALUE` into a setting with this name and value.
 
 use std::ffi::OsString;
 
@@ -7,13 +7,14 @@ use super::given::{Given, Origin};
 use super::known::Known;
 use crate::AppError;
 
-/// The settings that the values of one `set` change.
+/// The settings in the values of one `set`.
 ///
-/// `own` says that this program is meant: an unknown name is an error then. In a file or an
-/// environment for several programs, settings of the others are left out.
+/// With `own`, the values are for this program only, so a setting of another program is an error.
+/// Without `own`, settings of other programs are left out: the file or the environment may be for
+/// several programs.
 ///
 /// # Errors
-/// A value without a name, and a name that is no setting.
+/// A value that is not NAME=VALUE, or a name that is not a setting.
 pub(super) fn expand(
     known: &Known<'_>,
     values: &[OsString],
@@ -41,7 +42,7 @@ pub(super) fn expand(
         let value: OsString = value.trim().into();
         match settings.iter_mut().find(|given| given.flag.id == flag.id) {
             Some(before) if flag.is_list => before.values.push(value),
-            // Of two values the later one counts, as with flags.
+            // Of two values the later counts, as for flags.
             Some(before) => before.values = vec![value],
             None => settings.push(Given { flag, values: vec![value], origin: origin.clone() }),
         }
@@ -49,10 +50,10 @@ pub(super) fn expand(
     Ok(settings)
 }
 
-/// Adds the settings of `set` to those that the same place gives by their own names.
+/// Adds the settings of `set` to the flags that the same source gives by name.
 ///
 /// # Errors
-/// When both give one setting.
+/// When `set` and a name give the same setting, and it may not be repeated.
 pub(super) fn add(given: &mut Vec<Given>, settings: Vec<Given>) -> Result<(), AppError> {
     for setting in settings {
         let name = &setting.flag.name;

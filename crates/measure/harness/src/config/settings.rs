@@ -1,5 +1,5 @@
-//! The table of settings, collected from where each is declared: for `--help-settings`, for the
-//! page of the book, and for tests.
+//! The table of all settings, collected from clap's description: for `--help-settings`, for a page
+//! of the book, and for tests.
 
 use std::fmt::Write as _;
 
@@ -8,25 +8,25 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use super::flags;
 use super::print::in_words;
 
-/// The group of the protocol's settings, which the book has on its own.
+/// The group of the protocol's settings. The book has them in a table of their own.
 const PROTOCOL: &str = "Protocol";
 
 /// A setting as help and the book show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SettingRow {
-    /// What belongs together.
+    /// The group of the setting.
     group: String,
-    /// Its name, as in `--set NAME=VALUE`.
+    /// The name, as in `--set NAME=VALUE`.
     name: String,
-    /// Its default, as a value or in words.
+    /// The default, as a value or in words.
     default: String,
-    /// The values that it takes, with their unit.
+    /// The valid values, with their unit.
     takes: String,
-    /// What it changes.
+    /// The effect of the setting.
     help: String,
 }
 
-/// The table of the book with the settings that a program has beyond those of all programs.
+/// The table of the book with the settings of one program that other programs do not have.
 pub fn settings_page<C: CommandFactory>() -> String {
     let shared = of_all();
     let own = |row: &SettingRow| row.group != PROTOCOL && !shared.contains(row);
@@ -35,13 +35,13 @@ pub fn settings_page<C: CommandFactory>() -> String {
     page(&rows)
 }
 
-/// Settings of all programs, beside those of the protocol.
+/// The settings that programs share, without the settings of the protocol.
 pub(super) fn of_all() -> Vec<SettingRow> {
     let rows = table(&flags::shared_command());
     rows.into_iter().filter(|row| row.group != PROTOCOL).collect()
 }
 
-/// The settings in a table of the book.
+/// The settings as a table in Markdown.
 pub(super) fn page(rows: &[SettingRow]) -> String {
     let mut table =
         String::from("| group | setting | default | takes | |\n| --- | --- | --- | --- | --- |\n");
@@ -86,9 +86,9 @@ fn default(arg: &Arg, help: &str) -> String {
     told.strip_prefix("not set, default: ").map_or(told.clone(), str::to_owned)
 }
 
-/// The values that a setting takes, in the words of its own parser: the text of its error.
+/// The valid values of a setting, from the error text of its parser.
 fn takes(arg: &Arg, name: &str, relaxed: &Command) -> String {
-    // Only a parser of free text takes this.
+    // Only a parser of free text accepts this value.
     let wrong = format!("--{name}=\u{1}");
     let refused = relaxed.clone().try_get_matches_from(["program", &wrong]).err();
     let source = refused.as_ref().and_then(std::error::Error::source).map(ToString::to_string);
@@ -103,12 +103,12 @@ fn takes(arg: &Arg, name: &str, relaxed: &Command) -> String {
     if repeated { format!("{takes}; may be repeated") } else { takes }
 }
 
-/// One space between any two words.
+/// The text with one space between words.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What `--help-settings` prints.
+/// The text of `--help-settings`.
 pub(super) fn help(program: &str, command: &Command) -> String {
     let mut out = format!(
         "Settings of {program}: --set NAME=VALUE, or NAME = VALUE in a file for --config. Each is\n\
@@ -132,7 +132,7 @@ pub(super) fn help(program: &str, command: &Command) -> String {
     out
 }
 
-/// Writes text in lines of up to 100 columns, behind an indentation.
+/// Writes text in indented lines of up to 100 columns.
 fn wrap(out: &mut String, text: &str) {
     const INDENT: &str = "          ";
     let mut line = INDENT.to_owned();

@@ -1,16 +1,18 @@
-//! Flags and settings that single programs have: a file, or an environment, for several programs
-//! may set those that only one of them knows. A program's own are not looked up here.
-//! [`missing`](super::missing) keeps the list complete.
+//! The flags and settings that not all programs have, by program. A file or an environment for
+//! several programs may have names that only one of them knows, so the other programs must
+//! recognise these names. A program finds its own flags elsewhere, in clap's description.
+//! [`missing`](super::missing) checks that the list is complete.
 
-/// A program that takes configuration files, and what it has beyond what all share.
+/// A program that reads configuration files, with the flags and settings that not all programs
+/// have.
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// Also those that have another name now.
+    /// The flags, old names included.
     pub(super) flags: &'static [&'static str],
     pub(super) settings: &'static [&'static str],
 }
 
-/// All programs that take configuration files.
+/// All programs that read configuration files.
 pub(super) const PROGRAMS: &[Program] = &[
     Program { name: "memnode", flags: &["drain", "memory", "memory-mb"], settings: &["prefault"] },
     Program {
@@ -89,6 +91,22 @@ pub(super) const PROGRAMS: &[Program] = &[
             "writer-nodes",
         ],
     },
+    Program {
+        name: "spatial",
+        flags: &["load-by"],
+        settings: &[
+            "neighbours",
+            "other-label",
+            "other-latitude",
+            "other-longitude",
+            "side",
+            "spot-skew",
+            "spots",
+            "spread",
+            "step",
+            "wander",
+        ],
+    },
 ];
 
 impl Program {
@@ -97,18 +115,18 @@ impl Program {
         PROGRAMS.iter().find(|program| program.name == name)
     }
 
-    /// Whether this program has such a flag or setting of its own.
+    /// Whether this program has a flag or setting of this name that not all programs have.
     pub(super) fn has(&self, name: &str) -> bool {
         self.flags.contains(&name) || self.settings.contains(&name)
     }
 }
 
-/// Whether some program has such a flag or setting of its own.
+/// Whether any program has a flag or setting of this name that not all programs have.
 pub(super) fn is_known(name: &str) -> bool {
     PROGRAMS.iter().any(|program| program.has(name))
 }
 
-/// Whether a program of this name takes configuration files.
+/// Whether a program of this name reads configuration files.
 pub(super) fn is_program(name: &str) -> bool {
     Program::named(name).is_some()
 }

@@ -1,4 +1,4 @@
-//! What comes of files, variables and command lines together.
+//! Tests of the merge of file, environment and command line.
 
 use std::path::Path;
 
@@ -298,7 +298,7 @@ fn set_and_the_settings_own_name_mean_the_same_everywhere() {
     );
     assert_eq!(good("", &[], "--set device=a --set device=b").device, ["a", "b"]);
     assert!(good("device = \"a\"", &[], "--set huge=on").device.is_empty(), "it is hidden");
-    // Settings of another program in a file for several programs.
+    // A file for several programs may set a setting of another program.
     assert_eq!(good("set = [\"early-release=on\"]", &[], "").evict_batch, 8);
 }
 

@@ -1,4 +1,4 @@
-//! [`Course`]: a run from its warm-up to its end, the same for all workers.
+//! [`Course`]: the parts of a run, warm-up and measured part, which are the same for all workers.
 //!
 //! ```text
 //!   warm-up                             measured                    over
@@ -6,10 +6,10 @@
 //!                      steady? ──► from, counters           end, counters
 //! ```
 //!
-//! No worker leads. The worker that takes the first operation of the next part starts that part for
-//! all workers. The counters before and after are read at that moment. With workers of many
-//! processes, each process has a course, and a warm process keeps warming up until all processes
-//! are warm. A signal ends the current part. The measured part ends as if its time were over; the
+//! Any worker can start the next part: the worker that first takes an operation of the part starts
+//! the part for all workers. At that moment the worker reads the counters. In a run of many
+//! processes, each process has a course. A warm process continues its warm-up until all processes
+//! are warm. A signal ends the current part: the measured part ends as if its time were over, and a
 //! warm-up ends without a result.
 
 mod plan;
@@ -31,25 +31,28 @@ const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
 
-/// The course of one run.
+/// The course of one run. The workers of a process share it.
 pub struct Course {
     plan: Plan,
     nodes: Vec<Arc<Node>>,
-    /// Operations that a worker takes at once, so that workers on threads rarely contend.
+    /// Number of operations that a worker takes at once. With more than one, workers on threads
+    /// rarely contend for the counters.
     chunk: u64,
     stage: AtomicU8,
-    /// Operations taken in the warm-up and in the measured part.
+    /// Number of operations taken in the warm-up, and in the measured part.
     taken: [AtomicU64; 2],
-    /// Number of operations at which the warm-up is examined next.
+    /// The warm-up is examined when this many operations were taken.
     window_end: AtomicU64,
-    /// The end of the current part in nanoseconds; 0 when a signal ended it.
+    /// The end of the current part, in nanoseconds of the workers' clock. 0 when a signal ended the
+    /// part.
     until: AtomicU64,
-    /// The measured part begins at the time that [`begin`](Course::begin) sets, and not when this
-    /// process is warm.
+    /// Whether the measured part begins at the time that [`begin`](Course::begin) sets, instead of
+    /// when this process is warm.
     waits: AtomicBool,
-    /// The process is warm, and waits.
+    /// Whether this process is warm, and waits for other processes.
     is_warm: AtomicBool,
-    /// A signal ended the course: no operation begins, not even a taken one.
+    /// Whether a signal ended the course. No operation begins any more, not even an operation that
+    /// a worker has taken.
     is_stopped: AtomicBool,
     marks: Mutex<Marks>,
 }
@@ -74,7 +77,7 @@ pub struct Share {
 }
 
 impl Course {
-    /// A run on these nodes with `workers` workers, which begins now.
+    /// A course of `workers` workers on these nodes. The warm-up begins at `now`.
     pub fn new(
         plan: Plan,
         nodes: &[Arc<Node>],
@@ -117,8 +120,9 @@ impl Course {
             let part = match stage {
                 WARM_UP => RunPart::WarmUp,
                 MEASURED => RunPart::Measured,
-                // Taken operations are executed, so that the number of operations is the requested
-                // one. But none begins when the time is over.
+                // After the end, a worker still executes the operations that it took in the
+                // measured part. So the number of operations is the requested number. But no
+                // operation begins when the time is over.
                 _ if share.stage.get() == MEASURED
                     && share.left.get() > 0
                     && now.as_nanos() < self.until.load(Ordering::Relaxed)
@@ -154,7 +158,8 @@ impl Course {
         }
     }
 
-    /// Starts the next part or the next window, or ends the run, unless another worker did.
+    /// Starts the next part or the next window, or ends the run. Does nothing if another worker has
+    /// done so.
     #[cold]
     fn turn(&self, stage: u8, now: Time) {
         let mut marks = self.marks.lock();
@@ -172,7 +177,8 @@ impl Course {
         }
         if stage == MEASURED {
             let until = Time::from_nanos(self.until.load(Ordering::Relaxed));
-            // A worker may have read its clock before another worker began the part.
+            // `now` may be before the start: this worker may have read its clock before another
+            // worker began the part.
             marks.end = Some(now.min(until).max(marks.from));
             marks.after = self.counters();
             strict_check!(self, &marks);
@@ -187,25 +193,26 @@ impl Course {
             return;
         }
         if self.waits.load(Ordering::Relaxed) && now.as_nanos() < agreed {
-            // The warm-up continues until then.
+            // The warm-up continues until the agreed time.
             self.window_end.store(u64::MAX, Ordering::Relaxed);
             return self.is_warm.store(true, Ordering::Release);
         }
         strict_assert!(marks.before.is_empty(), "the measured part begins twice");
         strict_assert!(marks.end.is_none(), "the measured part begins after its end");
         strict_assert!(!is_warm || agreed <= now.as_nanos(), "the part begins before {agreed} ns");
-        // The agreed time is the same for all processes. Without one, the part begins here.
+        // The agreed time is the same for all processes. Without an agreed time, the part begins
+        // now.
         marks.from = if is_warm { Time::from_nanos(agreed) } else { now };
         let now = marks.from;
         marks.before = self.counters();
         let until = self.plan.time.map_or(Time::MAX, |time| now + time);
         strict_check!(self, &marks);
         self.until.store(until.as_nanos(), Ordering::Relaxed);
-        // A worker that sees the stage also sees the end of that stage.
+        // Release: a worker that reads the new stage also reads the new `until`.
         self.stage.store(MEASURED, Ordering::Release);
     }
 
-    /// The relations of the marks. Their lock orders all changes of the part.
+    /// Asserts the relations between the marks. The caller holds their lock.
     fn check(&self, marks: &Marks) {
         let (nodes, windows) = (self.nodes.len(), marks.hit_ratios.len());
         assert!(windows <= Warmup::WINDOWS_MAX, "the warm-up has {windows} windows");
@@ -229,11 +236,10 @@ impl Course {
         );
     }
 
-    /// Whether the warm-up is over. If it is not, another window begins, unless another worker has
-    /// begun it already.
+    /// Whether the warm-up is over. If it is not, the next window begins.
     fn is_steady(&self, marks: &mut Marks, window: u64) -> bool {
         let end = self.window_end.load(Ordering::Relaxed);
-        // Another worker has examined this window already.
+        // Another worker has examined this window already, and has begun the next one.
         if self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed) < end {
             return false;
         }
@@ -248,7 +254,8 @@ impl Course {
         if steady || ratios.len() == Warmup::WINDOWS_MAX {
             return true;
         }
-        // The next window begins here: no worker got the operations that were taken beyond the end.
+        // Workers did not get the operations that they took beyond the end of the window. So the
+        // next window begins at the present count.
         let taken = self.taken[usize::from(WARM_UP)].load(Ordering::Relaxed);
         strict_assert!(taken >= end, "a window was examined before its end");
         strict_assert!(window > 0, "a window without operations never ends");
@@ -258,7 +265,9 @@ impl Course {
 
     /// Ends the run on all workers because of an error. The first error counts.
     pub fn fail(&self, error: String) {
-        self.marks.lock().error.get_or_insert(error);
+        let mut marks = self.marks.lock();
+        marks.error.get_or_insert(error);
+        // The store is under the lock of the marks, so that `turn` cannot overwrite it.
         self.stage.store(OVER, Ordering::Release);
     }
 
@@ -267,20 +276,20 @@ impl Course {
         self.marks.lock().error.clone().map(AppError::Failed)
     }
 
-    /// Ends the current part, and with it the run, because of a signal. Workers stop at their next
-    /// operation. Returns whether the current part is measured.
+    /// Ends the run because of a signal. Workers stop at their next operation. Returns false if the
+    /// run is still in its warm-up.
     pub fn stop(&self, signal: Signal) -> bool {
         let mut marks = self.marks.lock();
         marks.stopped.get_or_insert(signal);
         self.is_stopped.store(true, Ordering::Relaxed);
-        // The store is under the lock, so that no worker in `turn` sets another end after it.
+        // The store is under the lock of the marks, so that `turn` cannot overwrite it.
         self.until.store(0, Ordering::Relaxed);
         self.stage.load(Ordering::Acquire) != WARM_UP
     }
 
-    /// Makes the warm-up wait for those of the other processes, and returns whether it does. Each
-    /// process has a course. A warm-up with a time limit ends at the same time anyway, and without
-    /// a warm-up all processes begin at once.
+    /// Makes the warm-up wait for the warm-ups of the other processes, if that is necessary.
+    /// Returns whether the warm-up waits. A warm-up with a time limit ends everywhere at the same
+    /// time. Without a warm-up, all processes begin at once.
     pub(crate) fn waits_for_others(&self) -> bool {
         let waits = match self.plan.warmup {
             Warmup::Operations(operations) => operations > 0,
@@ -296,14 +305,16 @@ impl Course {
         self.is_warm.load(Ordering::Acquire)
     }
 
-    /// Sets the time at which the measured part of a waiting course begins, or fails the course.
+    /// Sets the agreed time at which the measured part of a waiting course begins, or fails the
+    /// course.
     pub(crate) fn begin(&self, at: Result<Time, AppError>) {
         match at {
             Err(error) => self.fail(error.to_string()),
             Ok(time) => {
                 let marks = self.marks.lock();
                 strict_assert!(self.is_warm(), "the measured part is set for a cold process");
-                // The store is under the lock, so that it does not undo a signal's store.
+                // The store is under the lock of the marks, so that it cannot overwrite the store
+                // of a signal.
                 if marks.stopped.is_none() {
                     self.until.store(time.as_nanos(), Ordering::Relaxed);
                 }
@@ -315,8 +326,8 @@ impl Course {
         !self.is_stopped.load(Ordering::Relaxed) && self.marks.lock().error.is_none()
     }
 
-    /// Starts the next part if the time of the current part is over: for waiting workers, which
-    /// take no operation.
+    /// Starts the next part if the time of the current part is over. Workers that wait, and take no
+    /// operation, call this.
     pub fn look(&self, now: Time) {
         let stage = self.stage.load(Ordering::Acquire);
         if stage != OVER && now.as_nanos() >= self.until.load(Ordering::Relaxed) {
@@ -339,18 +350,18 @@ impl Course {
         self.stage.load(Ordering::Acquire) == OVER
     }
 
-    /// The time at which the measured part began. Valid only in the measured part.
+    /// The time at which the measured part began. Not valid before the measured part.
     pub fn from(&self) -> Time {
         self.marks.lock().from
     }
 
-    /// Operations taken in the warm-up and in the measured part.
+    /// Number of operations taken in the warm-up, and in the measured part.
     pub fn taken(&self) -> (u64, u64) {
         let [warm, measured] = &self.taken;
         (warm.load(Ordering::Relaxed), measured.load(Ordering::Relaxed))
     }
 
-    /// The outcome of the run. Call this when all workers have ended.
+    /// The outcome of the run. The caller calls this when all workers have ended.
     ///
     /// # Errors
     /// The error that ended the run; [`AppError::Stopped`] when a signal ended the run before the

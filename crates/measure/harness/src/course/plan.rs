@@ -12,18 +12,18 @@ pub enum Warmup {
     Operations(u64),
     /// For this time.
     Time(Duration),
-    /// Until the hit ratio is steady: over [`Warmup::STEADY`] windows of this many operations, the
-    /// highest and the lowest hit ratio are at most a hundredth apart. The maximum is
-    /// [`Warmup::WINDOWS_MAX`] windows.
+    /// Until the hit ratio is steady: in the last [`Warmup::STEADY`] windows, the highest and the
+    /// lowest hit ratio differ by at most 0.01. The warm-up ends after [`Warmup::WINDOWS_MAX`]
+    /// windows in any case.
     Steady {
-        /// Operations of all workers together. With about as many operations as all caches have
-        /// frames, a window can replace the whole contents of the caches.
+        /// Operations of a window, of all workers together. A good number is the number of frames
+        /// of all caches: so many operations can replace the contents of the caches.
         window: u64,
     },
 }
 
 impl Warmup {
-    /// Number of windows that must agree.
+    /// Number of windows that must have about the same hit ratio.
     pub const STEADY: usize = 3;
     /// Maximum number of windows.
     pub const WINDOWS_MAX: usize = 40;
@@ -35,11 +35,11 @@ const _: () = assert!(Warmup::STEADY > 1, "one window agrees with itself");
 const _: () = assert!(Warmup::STEADY <= Warmup::WINDOWS_MAX, "no warm-up would be steady");
 const _: () = assert!(Warmup::APART > 0.0 && Warmup::APART < 1.0, "hit ratios are 0 to 1");
 
-/// The measured part of a run. It ends after a number of operations of all workers together, after
-/// a time, or at the earlier of the two.
+/// The plan of a run. The measured part ends after a number of operations of all workers together,
+/// after a time, or at the earlier of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The warm-up before it.
+    /// The warm-up before the measured part.
     pub warmup: Warmup,
     /// Operations in the measured part.
     pub operations: Option<u64>,
@@ -50,9 +50,9 @@ pub struct Plan {
 /// A part of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunPart {
-    /// The part does not count.
+    /// The warm-up, which is not measured.
     WarmUp,
-    /// The part counts.
+    /// The measured part.
     Measured,
 }
 
@@ -61,9 +61,9 @@ pub enum RunPart {
 pub struct Went {
     /// The start of the measured part.
     pub from: Time,
-    /// The end of the measured part by the plan. With a time limit, no operation began at or after
-    /// this time. The workers' last operations end later, and a rate is over the time until the
-    /// last of them ends.
+    /// The end of the measured part. With a time limit, no operation began at or after this time.
+    /// Operations in progress ended later, so a rate must use the time until the last of them
+    /// ended.
     pub end: Time,
     /// Operations of the warm-up.
     pub warm_ups: u64,
@@ -74,8 +74,8 @@ pub struct Went {
 }
 
 impl Went {
-    /// Joins this outcome with that of another process, whose index is behind this one's. The
-    /// measured part is from the first start to the last end.
+    /// Joins this outcome with the outcome of the process with the next index. The measured part is
+    /// from the first start to the last end.
     #[must_use]
     pub fn beside(mut self, other: Went) -> Went {
         self.from = self.from.min(other.from);

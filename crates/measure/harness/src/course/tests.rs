@@ -1,6 +1,8 @@
-//! Parts of a run, step by step.
+//! Tests of a course: a test takes operations at given times, and checks in which part each counts.
 
 use std::time::Duration;
+
+use latchwork_runtime::sync::AtomicUsize;
 
 use super::*;
 
@@ -77,10 +79,38 @@ fn an_error_ends_it_for_all() {
     assert_eq!(failed.went().expect_err("it failed").to_string(), "first");
 }
 
+/// Bug: a run that had failed went on, without an end if its plan had no limit. Mechanism: the
+/// error was set under the lock, and the end was stored after it. A worker that began the measured
+/// part in between overwrote the end. Fix: the end is stored under the lock.
+#[test]
+fn an_error_while_a_worker_begins_the_measured_part_ends_the_run() {
+    const COURSES: usize = 20_000;
+    let courses: Vec<Course> =
+        (0..COURSES).map(|_| course(Warmup::Operations(0), None, None)).collect();
+    // Both threads come to each course at the same time.
+    let come = AtomicUsize::new(0);
+    let each = |act: &dyn Fn(&Course)| {
+        for (number, course) in courses.iter().enumerate() {
+            come.fetch_add(1, Ordering::AcqRel);
+            while come.load(Ordering::Acquire) < 2 * (number + 1) {
+                // With one core, the other thread comes only when this one makes room.
+                std::thread::yield_now();
+            }
+            act(course);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| each(&|course| course.fail("the error".to_owned())));
+        each(&|course| course.turn(WARM_UP, Time::ZERO));
+    });
+    let lost = courses.iter().filter(|course| !course.is_over()).count();
+    assert_eq!(lost, 0, "of {COURSES} ends so many were overwritten");
+}
+
 #[test]
 fn a_signal_ends_the_measured_part_as_if_its_time_were_over() {
     let plan = Plan { warmup: Warmup::Operations(0), operations: Some(1 << 30), time: None };
-    // A worker takes many operations at once.
+    // In real time a worker takes many operations at once.
     let course = Course::new(plan, &[], 1, LoopTime::Real, Time::ZERO);
     let share = Share::default();
     let at = Time::from_nanos;
@@ -159,9 +189,9 @@ fn threads_share_the_operations() {
     assert_eq!(measured, 100_000);
 }
 
-/// Bug: after the end of a timed run each worker began the rest of its share, up to 64 operations,
-/// which were counted. Mechanism: a share was worked off however the run ended. Fix: a share is
-/// worked off only if the number of operations ended the run.
+/// Bug: after the end of a timed run, each worker executed and counted up to 64 more operations.
+/// Mechanism: a worker executed the operations that it had taken, however the run ended. Fix: a
+/// worker does so only if the number of operations ended the run.
 #[test]
 fn no_operation_begins_when_the_time_is_over() {
     let (us, share) = (Duration::from_micros, Share::default());
@@ -174,7 +204,8 @@ fn no_operation_begins_when_the_time_is_over() {
     assert_eq!([1_000, 1_001, 5_000].map(next), [None; 3]);
     assert_eq!(timed.part(), None);
 
-    // If the number of operations ends the run, another worker's share is worked off.
+    // If the number of operations ends the run, a worker still executes the operations that it has
+    // taken.
     let counted = Course::new(plan(Some(512 * 4), None), &[], 1, LoopTime::Real, Time::ZERO);
     let (own, other) = (Share::default(), Share::default());
     let mut done = 0;

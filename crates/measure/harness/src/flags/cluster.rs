@@ -1,4 +1,4 @@
-//! [`ClusterFlags`]: the shape of the cluster.
+//! [`ClusterFlags`]: the flags for the size of the cluster and for the protocol.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::parse::{MIB, line_size, mebibytes, whole, whole_mebibytes};
 /// arg.default_value("2048")))]`.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterFlags {
-    /// Coherence protocol: selcc, which caches lines, or sel, the baseline that gives each line
-    /// back after every access.
+    /// Coherence protocol: selcc keeps lines in the cache until another node needs them; sel, the
+    /// baseline, releases each line after every access.
     #[arg(
         long,
         global = true,
@@ -34,28 +34,28 @@ pub struct ClusterFlags {
     /// Memory nodes. [default: 1; with --fabric sim as many as compute nodes]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub memory_nodes: Option<usize>,
-    /// Workers of each compute node, a thread each. [default: as many as give each core one]
+    /// Workers (threads) of each compute node. [default: cores / compute nodes, at least 1]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub threads: Option<usize>,
     /// Operations that each worker has in flight.
     #[arg(long, global = true, value_name = "N", default_value = "8", value_parser = whole(1..=1024usize), help_heading = "Cluster")]
     pub inflight: usize,
-    /// Operations that a worker turns to before it looks for requests of other nodes. Simulated
-    /// workers turn to all that are ready.
+    /// Operations that a worker continues before it looks for messages of other nodes. A simulated
+    /// worker continues all that are ready.
     #[arg(long, global = true, value_name = "N", default_value = "2", value_parser = whole(1..=1024usize), hide = true, help_heading = "Settings: Execution")]
     pub sweep_tasks: usize,
-    /// Cache of each compute node in MiB, all that belongs to it included.
+    /// Memory for the cache of each compute node in MiB, its metadata included.
     #[arg(long, global = true, value_name = "SIZE", default_value = "256", value_parser = mebibytes, help_heading = "Cluster")]
     pub cache_mb: f64,
-    /// Memory of each memory node in MiB. [default: twice what the workload should need]
+    /// Memory of each memory node in MiB. [default: twice an estimate of what the workload needs]
     #[arg(long, global = true, value_name = "SIZE", value_parser = whole_mebibytes(1..=1 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
-    /// Memory nodes over which each compute node spreads new lines, one chunk of each at a time.
-    /// [default: all, where each has a chunk for every compute node; else 1]
+    /// Memory nodes over which each compute node spreads its new lines, with a chunk of each at a
+    /// time. [default: all, if each memory node has a chunk for every compute node; else 1]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), hide = true, help_heading = "Settings: Memory")]
     pub stripes: Option<usize>,
-    /// Take all memory at the start instead of at the first touch: for figures without the time
-    /// that the operating system needs to provide it.
+    /// Touch all memory at the start, so that the measured time has no page faults of the operating
+    /// system.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
     pub prefault: bool,
     /// Size of a global cache line in bytes: a power of two from 512 to 65536.
@@ -70,14 +70,15 @@ pub struct ClusterFlags {
 }
 
 impl ClusterFlags {
-    /// As many workers for each node as give each core one.
+    /// The default of `--threads`: the cores of the machine divided by the compute nodes, and at
+    /// least one worker.
     pub fn threads_of_machine(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         (cores / self.compute_nodes).max(1)
     }
 
-    /// Memory nodes where no flag says how many. In a simulation they grow with the compute nodes:
-    /// one NIC would soon be all that a scaling curve shows.
+    /// The default of `--memory-nodes`. A simulation has as many memory nodes as compute nodes,
+    /// because the NIC of a single memory node would limit larger clusters.
     fn memory_nodes_default(&self, fabric: &FabricChoice) -> usize {
         match fabric {
             FabricChoice::Sim(_) => self.compute_nodes,
@@ -85,11 +86,11 @@ impl ClusterFlags {
         }
     }
 
-    /// The configuration on this fabric, with this number of workers on each node. Without
-    /// `--memory-mb`, `memory_bytes` gives the bytes of each memory node.
+    /// The configuration of the cluster on this fabric, with `workers` workers on each compute
+    /// node. Without `--memory-mb`, `memory_bytes` computes the bytes of each memory node.
     ///
     /// # Errors
-    /// The first thing that is impossible.
+    /// The first setting that is impossible, with the values that are possible.
     pub fn config(
         &self,
         workers: usize,
@@ -114,7 +115,7 @@ impl ClusterFlags {
             Some(mib) => mib * MIB,
             None => memory_bytes(&config),
         };
-        // One chunk of a memory node is the pool's own.
+        // The pool uses one chunk of a memory node itself.
         let enough = config.memory_bytes / config.chunk_size > config.compute_nodes as u64;
         let all = if enough { config.memory_nodes } else { 1 };
         config.pool.stripes = self.stripes.unwrap_or(all);
@@ -130,10 +131,10 @@ impl ClusterFlags {
         Ok(config)
     }
 
-    /// Refuses what is not for this fabric.
+    /// Refuses flags that have no effect on this fabric.
     ///
     /// # Errors
-    /// A flag that would change nothing.
+    /// `--memory-mb` in a cluster of processes, whose memory nodes have their own flag.
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
         match (fabric, self.memory_mb) {
             (FabricChoice::Joined(_), Some(mib)) => Err(FlagError(format!(
@@ -162,7 +163,7 @@ impl ClusterFlags {
         })
     }
 
-    /// Why a cluster of this configuration failed, with the flag that would help.
+    /// The error of a cluster that failed, with the flag that may help.
     pub fn cluster_error(config: &ClusterConfig, error: &ClusterError) -> AppError {
         let memory_mb = config.memory_bytes / MIB;
         AppError::Failed(match error {
@@ -192,7 +193,7 @@ impl ClusterFlags {
         )
     }
 
-    /// The configuration as a result document tells it, settings of the protocol included.
+    /// The configuration for a result document, with the settings of the protocol.
     pub fn describe(config: &ClusterConfig) -> BTreeMap<String, Value> {
         let cluster = json!({
             "protocol": config.policy.name,
@@ -251,8 +252,8 @@ mod tests {
         assert_eq!(config.memory_bytes, 64 * MIB);
     }
 
-    /// Bug: the first scaling curve that a newcomer drew in the simulator fell, since all compute
-    /// nodes had one memory node.
+    /// Bug: in simulations, throughput fell with more compute nodes, because all compute nodes
+    /// shared one memory node.
     #[test]
     fn a_simulation_has_as_many_memory_nodes_as_compute_nodes_unless_a_flag_says_other() {
         let nodes = |arguments: &str| config(arguments).expect("a configuration").memory_nodes;

@@ -1,4 +1,4 @@
-//! [`FabricFlags`]: threads of this process, a simulated world, or one node of a cluster of processes.
+//! [`FabricFlags`]: the flags that choose the fabric. [`FabricChoice`]: the chosen fabric, checked.
 
 use clap::Args;
 use latchwork_files::Named;
@@ -10,16 +10,16 @@ use super::{JoinChoice, JoinFlags, RdmaFlags};
 use crate::error::FlagError;
 use crate::parse::MIB;
 
-/// A kind of NIC, as a flag names it.
+/// The NIC profile that `--nic` names.
 #[derive(Clone, Debug)]
 pub struct NicChoice {
     given: String,
-    /// What the NICs do.
+    /// The profile.
     pub profile: NicProfile,
 }
 
 impl NicChoice {
-    /// The profile of this name, or of this file.
+    /// The profile with this name, or in this file.
     ///
     /// # Errors
     /// As [`NicProfile::find`].
@@ -27,7 +27,7 @@ impl NicChoice {
         Ok(NicChoice { given: given.to_owned(), profile: NicProfile::find(given)? })
     }
 
-    /// The file that it may be.
+    /// The value of `--nic`, which may be a file name.
     pub fn file(&self) -> Named {
         Named::read("--nic", &self.given)
     }
@@ -65,18 +65,18 @@ pub struct FabricFlags {
 pub enum FabricChoice {
     /// Shared memory.
     Shm,
-    /// A simulated network of such NICs.
+    /// A simulated network of NICs with this profile.
     Sim(Box<NicProfile>),
-    /// Sockets on loopback, all of them this process's.
+    /// Sockets on loopback. All nodes are in this process.
     Tcp,
-    /// RDMA devices; all nodes are of this process, dealt out to them.
+    /// RDMA devices. All nodes are in this process, distributed over the devices.
     Ibverbs(Box<ibv::IbvConfig>),
     /// This process is one node of a cluster of processes.
     Joined(Box<JoinChoice>),
 }
 
 impl FabricFlags {
-    /// The kind of NIC of a simulated network unless another is asked for: that of the SELCC paper.
+    /// The default of `--nic`: the NIC of the SELCC paper.
     pub const NIC_DEFAULT: &str = "connectx3";
 
     /// The files that these flags name.
@@ -84,10 +84,11 @@ impl FabricFlags {
         self.nic.iter().map(NicChoice::file).chain(self.join.files())
     }
 
-    /// What was asked for.
+    /// The fabric that the flags choose.
     ///
     /// # Errors
-    /// When a kind of NIC was given where there is none.
+    /// When a flag is given that has no effect on the chosen fabric. As [`JoinFlags::choice`] and
+    /// [`RdmaFlags::config`].
     pub fn choice(&self) -> Result<FabricChoice, FlagError> {
         let rdma = self.rdma.config(self.fabric)?;
         if let Some(choice) = self.join.choice(self.fabric, &rdma)? {
@@ -127,8 +128,9 @@ impl FabricChoice {
         }
     }
 
-    /// How a user says how many bytes each memory node has, and how many would do: with a flag, or
-    /// where memory nodes are processes of their own with theirs.
+    /// Two texts for an error about too little memory: the given size of each memory node, and what
+    /// to do for `enough` bytes. Both sizes are in bytes. In a cluster of processes, the memory
+    /// nodes have the flag.
     pub fn memory_in_words(&self, given: u64, enough: u64) -> (String, String) {
         let (given, enough) = (given / MIB, enough.div_ceil(MIB));
         match self {
@@ -140,7 +142,7 @@ impl FabricChoice {
         }
     }
 
-    /// The name of the NIC's profile, if there is one.
+    /// The name of the NIC profile of a simulated network.
     pub fn nic(&self) -> Option<&str> {
         match self {
             FabricChoice::Sim(nic) => Some(&nic.name),

@@ -1,5 +1,5 @@
-//! Files and directories that a program is to write: looked at before it begins, so that a long run
-//! does not end in a typing error.
+//! Opens and checks the files and directories that a program will write. This happens before the
+//! run, so that a wrong path does not cost a long run.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -8,11 +8,11 @@ use latchwork_files::Output;
 
 use crate::error::{AppError, FlagError};
 
-/// The output at `path`, which `flag` asks for. A FIFO, a device or a descriptor is open from now
-/// on.
+/// Prepares the output at `path`, which `flag` names. A FIFO, a device or a descriptor is opened
+/// now and stays open.
 ///
 /// # Errors
-/// When it could not be written there.
+/// When the path cannot be written.
 pub fn output(flag: &str, path: &Path) -> Result<Output, FlagError> {
     Output::open(path).map_err(|error| FlagError(format!("{flag} {}: {error}", path.display())))
 }
@@ -25,7 +25,7 @@ pub fn write(output: &Output, bytes: impl AsRef<[u8]>) -> Result<(), AppError> {
     output.write(bytes.as_ref()).map_err(|error| AppError::output(output.path(), &error))
 }
 
-/// Writes `bytes` to a file that no flag names by itself: one of several in a directory.
+/// Writes `bytes` to a file of a directory that a flag names.
 ///
 /// # Errors
 /// When the system refuses.
@@ -34,16 +34,18 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), AppError> 
     write(&output, bytes)
 }
 
-/// The part of a path itself. The last ancestor of a relative path is empty, and stands for the
+/// `part`, or `.` if it is empty. The last ancestor of a relative path is empty, and means the
 /// working directory.
 fn or_here(part: &Path) -> &Path {
     if part == Path::new("") { Path::new(".") } else { part }
 }
 
-/// Makes sure that the directory `path`, which `flag` asks for, is there or could be made.
+/// Checks that files can be written in the directory `path`, which `flag` names, or that the
+/// directory can be made.
 ///
 /// # Errors
-/// When it, or a part of it, is something else; when nothing may be written there.
+/// When the path, or an ancestor of it, is not a directory. When the lowest existing directory of
+/// the path cannot be written.
 pub fn directory_to_write(flag: &str, path: &Path) -> Result<(), FlagError> {
     let there = path.ancestors().map(or_here).find(|part| part.exists());
     match there {
@@ -79,13 +81,13 @@ mod tests {
         for good in [&file, &directory.join("new"), Path::new("-")] {
             assert_eq!(told(output("--log", good).map(drop)), None);
         }
-        // A name without a directory is one in the working directory, which may be read-only.
+        // A name without a directory is in the working directory, which may be read-only.
         let probe = format!(".latchwork-test-{}", std::process::id());
         let can_write = std::fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).is_ok();
         let line = told(output("--log", Path::new("here")).map(drop));
         assert_eq!(line.is_none(), can_write, "{line:?}");
         assert!(!directory.join("new").exists() && !Path::new("here").exists(), "all is as it was");
-        // No user may make a file there.
+        // No user can make a file in `/proc`.
         if cfg!(target_os = "linux") {
             let nowhere = Path::new("/proc/latchwork");
             let line = told(output("--log", nowhere).map(drop)).expect("no place for a file");

@@ -1,4 +1,5 @@
-//! [`JoinFlags`]: taking part, as one process, in a cluster of many.
+//! [`JoinFlags`]: the flags of a process that joins a cluster of processes. [`JoinChoice`]: these
+//! flags, checked.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,11 @@ use super::kind::FabricKind;
 use crate::error::{AppError, FlagError};
 use crate::parse::{address, seconds, seconds_f64, socket, whole};
 
-/// The name of the fact that holds the secret of a cluster, if its processes are given no secret.
+/// The name of the fact in the membership store that holds the cluster's secret, if no flag gives
+/// one.
 const SECRET: &str = "secret";
 
-/// Secrets, keys and certificates.
+/// The limit for files with secrets, keys and certificates: 1 MiB.
 const CREDENTIAL: InputKind =
     InputKind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
 
@@ -116,14 +118,14 @@ pub struct JoinFlags {
     pub join_wait: Duration,
 }
 
-/// How a process joins, checked as far as that goes without joining.
+/// How a process joins a cluster. All checks that are possible before joining have passed.
 #[derive(Clone, Debug)]
 pub struct JoinChoice {
     endpoint: String,
     kind: FabricKind,
     flags: JoinFlags,
     rdma: ibv::IbvConfig,
-    /// None where the store has it.
+    /// How nodes authenticate each other over sockets. `None` if the store has the secret.
     security: Option<Security>,
 }
 
@@ -140,10 +142,10 @@ impl JoinFlags {
         .filter_map(|(flag, path)| path.as_ref().map(|path| Named::read(flag, path)))
     }
 
-    /// How to join, over this fabric, where that was asked for.
+    /// How to join a cluster on the fabric `kind`. `None` without `--join`.
     ///
     /// # Errors
-    /// What cannot be, and files that cannot be read.
+    /// A flag that has no effect or is impossible here, or a file that cannot be read.
     pub fn choice(
         &self,
         kind: FabricKind,
@@ -185,8 +187,8 @@ impl JoinFlags {
         Ok(Some(JoinChoice { endpoint, kind, flags, rdma, security }))
     }
 
-    /// A given setting that has no effect without `--join`. A setting with a default cannot be
-    /// distinguished from its default, so that none of them is here.
+    /// A given setting that has no effect without `--join`. A setting with a default is not
+    /// checked, because a given value cannot be distinguished from the default.
     fn given_in_vain(&self) -> Option<String> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag}={}", path.display()))
@@ -199,9 +201,10 @@ impl JoinFlags {
             .or_else(|| path("--set shm-dir", &self.shm_dir))
     }
 
-    /// A given setting that has no effect on this fabric, and the fabric that has it. A user must
-    /// not believe that a secret protects a cluster where none does. Addresses are accepted on
-    /// every fabric, so that one command line can serve all.
+    /// A given setting that has no effect on this fabric, and the fabric on which it has one. Such
+    /// a setting is refused: a user might believe that a secret protects a cluster that has no
+    /// secret. Addresses are accepted on every fabric, so that one command line can serve all
+    /// fabrics.
     fn given_to_another(&self, kind: FabricKind) -> Option<(String, &'static str)> {
         let path = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("{flag}={}", path.display()))
@@ -245,7 +248,7 @@ impl JoinFlags {
         tls.map(|tls| Some(Security::Tls(tls))).map_err(wrong)
     }
 
-    /// What is wrong with the credentials, with the flag and the file that have it.
+    /// The error for wrong credentials. The text names the flag and the file that are wrong.
     fn tls_error(&self, (ca, cert, key): (&Path, &Path, &Path), error: &TcpError) -> FlagError {
         let TcpError::Certificate { of, why } = error else {
             return FlagError(format!("--set tls-cert={}: {error}", cert.display()));
@@ -265,7 +268,7 @@ impl JoinFlags {
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, FlagError> {
     let unreadable = |error| FlagError(format!("{flag}={}: {error}", path.display()));
-    // An editor's mark on one machine would make another secret of it than on the others.
+    // A byte order mark, which some editors add, would change the secret on one machine.
     let bytes = latchwork_files::read(path, CREDENTIAL).map_err(unreadable)?;
     Ok(latchwork_files::without_mark(&bytes).to_vec())
 }
@@ -276,25 +279,28 @@ impl JoinChoice {
         self.kind.name()
     }
 
-    /// How long to wait for others.
+    /// How long to wait for the other nodes at the start.
     pub fn wait(&self) -> Duration {
         self.flags.join_wait
     }
 
-    /// For how long a node is not missed that has died.
+    /// The length of a node's lease: the other nodes notice a death within this time.
     pub fn lease(&self) -> Duration {
         Duration::from_secs_f64(self.flags.member_lease)
     }
 
-    /// Takes a place in the cluster, and says what is between it and the others.
+    /// Joins the membership of the cluster. Returns the membership, and the transport to the other
+    /// nodes.
     ///
     /// # Errors
-    /// What the store refuses, or why it cannot be used.
+    /// When RDMA devices cannot be opened, or when the membership store cannot be used or refuses
+    /// the node.
     pub fn join(&self, role: Role) -> Result<(Membership, Transport), AppError> {
         let told = without_password(&self.endpoint);
         let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
-            // Opened before the node joins: a node without devices would die as a member.
+            // The devices are opened before the node joins, because a member without devices would
+            // fail and count as dead.
             let devices = ibv::IbvFabric::open(self.rdma.clone());
             devices.map_err(|error| AppError::Failed(error.to_string()))?;
         }
@@ -315,7 +321,7 @@ impl JoinChoice {
             None => match kept(&membership) {
                 Ok(secret) => Security::Secret(secret),
                 Err(error) => {
-                    // It has nothing yet that anybody could miss.
+                    // No other node uses this node yet, so it can leave at once.
                     let _ = membership.leave();
                     return Err(error);
                 }
@@ -331,7 +337,8 @@ impl JoinChoice {
     }
 }
 
-/// The secret that the first node of the cluster has drawn.
+/// The secret of the cluster in the membership store. The first node that needs the secret draws
+/// it.
 fn kept(membership: &Membership) -> Result<Secret, AppError> {
     let failed = |error: &dyn std::fmt::Display| {
         AppError::Failed(format!("the secret of the cluster cannot be had: {error}"))
@@ -351,9 +358,8 @@ mod tests {
         join: JoinFlags,
     }
 
-    /// Bug: whatever was wrong with the credentials, the error named the certificate's file. Fix:
-    /// it names the flag and the file that is wrong, and both files where they do not belong
-    /// together.
+    /// Bug: every error about credentials named the certificate's file. Fix: the error names the
+    /// flag and the file that is wrong, or both files if they do not match.
     #[test]
     fn what_is_wrong_with_credentials_names_its_file() {
         let arguments = ["test", "--tls-ca", "ca.pem", "--tls-cert", "c.pem", "--tls-key", "k.pem"];

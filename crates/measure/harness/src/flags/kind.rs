@@ -1,4 +1,4 @@
-//! [`FabricKind`]: the kinds of fabrics.
+//! [`FabricKind`]: the values of `--fabric`.
 
 use clap::ValueEnum;
 
@@ -17,7 +17,7 @@ pub enum FabricKind {
 }
 
 impl FabricKind {
-    /// Its name, as `--fabric` takes it.
+    /// The name of the fabric, as `--fabric` takes it.
     pub fn name(self) -> &'static str {
         match self {
             FabricKind::Shm => "shm",

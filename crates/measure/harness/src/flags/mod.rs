@@ -1,4 +1,4 @@
-//! Flags that programs share.
+//! The flags that all programs share.
 
 mod cluster;
 mod fabric;
@@ -37,10 +37,11 @@ impl OutputFlags {
         self.json.iter().map(|path| Named::written("--json", path))
     }
 
-    /// Where the document goes, if one was asked for.
+    /// The output for the result document, if `--json` names one.
     ///
     /// # Errors
-    /// When it could not be written there, so that a long run does not end in a typing error.
+    /// When the path cannot be written. The check is before the run, so that a wrong path does not
+    /// cost a long run.
     pub fn destination(&self) -> Result<Option<Output>, FlagError> {
         self.json.as_deref().map(|path| output("--json", path)).transpose()
     }

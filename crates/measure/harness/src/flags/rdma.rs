@@ -1,4 +1,4 @@
-//! [`RdmaFlags`]: which RDMA devices, and how.
+//! [`RdmaFlags`]: the flags for RDMA devices.
 
 use clap::Args;
 use latchwork_verbs_ibv::IbvConfig;
@@ -24,10 +24,10 @@ pub struct RdmaFlags {
 }
 
 impl RdmaFlags {
-    /// The devices as they are asked for.
+    /// The configuration of the devices.
     ///
     /// # Errors
-    /// When some were named for another fabric.
+    /// When a flag of RDMA devices is given with another fabric.
     pub fn config(&self, kind: FabricKind) -> Result<IbvConfig, FlagError> {
         let flag = match (&self.device[..], self.gid_index) {
             ([name, ..], _) => Some(format!("--set device={name}")),
@@ -47,8 +47,9 @@ impl RdmaFlags {
     }
 }
 
-/// As devices count the time until one acknowledgement is missed, of seven: the power of two that
-/// 4.096 us are multiplied with. The next one from above.
+/// The timeout as devices take it. A device waits 4.096 us times 2^n for an acknowledgement, and
+/// sends seven times. The result is the smallest n, from 1 to 31, with which seven waits take at
+/// least `seconds`.
 fn exponent(seconds: f64) -> u8 {
     let one = seconds / 7.0 / 4.096e-6;
     one.log2().ceil().clamp(1.0, 31.0) as u8

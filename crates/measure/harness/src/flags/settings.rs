@@ -1,4 +1,4 @@
-//! [`SettingFlags`]: the settings of the protocol.
+//! [`SettingFlags`]: the settings of the protocol, as flags.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,31 @@ use crate::error::FlagError;
 
 const HEADING: &str = "Settings: Protocol";
 
-/// Settings of the protocol: one for each entry of [`NodeSettings::TABLE`], of the same name. To
-/// [`clap`] each is a hidden flag; [`config`](crate::config) turns `--set NAME=VALUE` into them.
+/// The settings of the protocol that a user gave. Each entry of [`NodeSettings::TABLE`] is a
+/// setting with the same name. To [`clap`] a setting is a hidden flag. [`config`](crate::config)
+/// turns `--set NAME=VALUE` into this flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingFlags {
     given: Vec<(&'static str, String)>,
 }
 
 impl SettingFlags {
-    /// Changes the settings that were given.
+    /// Sets the given values in `settings`.
     ///
     /// # Errors
-    /// None that [`clap`] would not have found.
+    /// A value that is not valid. [`clap`] has refused such values before.
     pub fn apply(&self, settings: &mut NodeSettings) -> Result<(), FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
             settings.set(name, text).map_err(|error| FlagError(format!("--set {error}")))
         })
     }
 
-    /// The settings that were given, with their values.
+    /// The names and the values that a user gave.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.given.iter().map(|(name, text)| (*name, text.as_str()))
     }
 
-    /// All settings by name, as a result document tells them.
+    /// All settings by name, for a result document.
     pub fn describe(settings: &NodeSettings) -> BTreeMap<String, Value> {
         let named = |setting: &latchwork_engine::Setting| {
             (setting.name.to_owned(), Value::from(setting.value(settings)))

@@ -1,5 +1,5 @@
-//! A program that a test starts, follows and sends signals to. The tests of each program include
-//! this file by its path.
+//! Runs a program for a test, which follows its output and sends it signals. The tests of each
+//! program include this file by its path.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a program may print nothing: far longer than any of its steps takes.
+/// How long a program may print nothing before the test fails.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// A running program. Dropping the value ends the program.
+/// A running program. Dropping the value kills the program.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -47,8 +47,7 @@ impl Running {
         Running { child, lines, out: Some(out), err: String::new() }
     }
 
-    /// Reads standard error up to a line about progress in this phase. In a run only measured
-    /// progress counts.
+    /// Reads standard error up to a line that shows progress in this phase, with a count above 0.
     pub(crate) fn reach(&mut self, phase: &str) {
         let begin = format!("{phase}: ");
         self.follow(|line| line.starts_with(&begin) && !line.contains(" %, 0 "));
@@ -66,7 +65,7 @@ impl Running {
         }
     }
 
-    /// Lets the program run for this time.
+    /// Waits for this time while the program runs.
     pub(crate) fn leave_alone(&self, time: Duration) {
         let (_says, nothing) = channel::<()>();
         let _ = nothing.recv_timeout(time);
@@ -79,7 +78,8 @@ impl Running {
         assert!(sent.success(), "it still runs: {}", self.err);
     }
 
-    /// Waits until no signal is pending. A signal that is sent twice before that would count once.
+    /// Waits until the program has no pending signal. Of two pending signals of one kind, the
+    /// system delivers only one.
     pub(crate) fn until_delivered(&self) {
         let status = format!("/proc/{}/status", self.child.id());
         let is_none = |line: &str| {
@@ -102,7 +102,7 @@ impl Running {
         loop {
             match self.lines.recv_timeout(SILENCE) {
                 Ok(line) => self.err += &(line + "\n"),
-                // The program has closed standard error, as it does when it ends.
+                // The program has closed standard error, so it ends.
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.err),
             }

@@ -38,7 +38,7 @@ pub enum MapOperation<V> {
         /// Whether the key existed.
         removed: bool,
     },
-    /// Read the value and replaced it in one step, if the key existed.
+    /// Read the value and replaced it in one atomic step, if the key existed.
     ReadModifyWrite {
         /// The value found. With `None` the call wrote no value.
         found: Option<V>,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// Bug: a call that never returned counted as effective in a state where it changed nothing. So
-    /// it could not take effect later, in a state where it had an effect.
+    /// the call could not take effect later, in a state where the call had an effect.
     #[test]
     fn a_call_that_never_returned_may_happen_once_it_has_something_to_do() {
         let history = [

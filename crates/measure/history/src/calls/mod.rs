@@ -1,9 +1,11 @@
-//! Linearizability: whether one order explains the answers that concurrent clients received.
+//! Checks of recorded calls: whether one order explains the answers that concurrent clients
+//! received.
 //!
-//! A *call* spans the time from its invocation to its response. A history is linearizable when each
-//! call that returned can be given one instant inside its span so that, in the order of these
-//! instants, every answer is right. A call without a response may be given an instant or left out.
-//! Keys are independent of each other (Herlihy and Wing), so each key is checked alone.
+//! A *call* spans the time from its invocation to its response. To show that a history is
+//! linearizable, each call that returned gets one instant inside its span. In the order of these
+//! instants, every answer must be right. A call without a response may get an instant after its
+//! invocation, or none. Linearizability is a local property (Herlihy and Wing): a history is
+//! linearizable if the calls of each key are. So each key is checked alone.
 //!
 //! ```text
 //!   write 1  |------|
@@ -15,13 +17,13 @@
 //! Two checkers of linearizability:
 //!
 //! * [`check_register`] is for reads and writes of values, each value written once. Its cost is `n
-//!   log n`, for the histories of whole runs.
+//!   log n`, so it can check the history of a whole run.
 //! * [`check_object`] is for any small state machine ([`ObjectModel`]), such as a key of a map
 //!   ([`MapKey`]) with inserts, removals and read-modify-writes. Its cost grows with the number of
 //!   overlapping calls.
 //!
-//! A third checker, [`check_sequential`], checks a whole history over all objects for sequential
-//! consistency: in each process's own order, without regard to time. The checker
+//! A third checker, [`check_sequential`], checks sequential consistency of a whole history over all
+//! objects. The order must keep each process's own order, and time plays no part. The checker
 //! [`check_store_order`] checks small histories of processes with store buffers.
 //!
 //! ```
@@ -66,8 +68,8 @@ use latchwork_simulation::Time;
 
 /// One call by one client.
 ///
-/// A call precedes another call if it returned earlier than the other was invoked. Calls that touch
-/// at one instant count as concurrent.
+/// Call A precedes call B if A returned before the invocation of B. If A returned at the very
+/// instant of the invocation of B, the calls count as concurrent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Call<O> {
     /// The time of the invocation.
@@ -104,7 +106,7 @@ impl<K: Ord + Clone, O> CallHistory<K, O> {
         self.keys.entry(key).or_default().push(call);
     }
 
-    /// Adds all calls of another history, as of another worker.
+    /// Adds all calls of another history, such as the calls of another worker.
     pub fn merge(&mut self, other: CallHistory<K, O>) {
         for (key, mut calls) in other.keys {
             self.keys.entry(key).or_default().append(&mut calls);
@@ -125,7 +127,7 @@ impl<K: Ord + Clone, O> CallHistory<K, O> {
     ///
     /// # Errors
     ///
-    /// Fails as `check` does.
+    /// The first error of `check`, with its key.
     pub fn check<E>(&self, check: impl Fn(&[Call<O>]) -> Result<(), E>) -> Result<(), (K, E)> {
         self.keys
             .iter()

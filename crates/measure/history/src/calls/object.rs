@@ -1,5 +1,6 @@
-//! The checker for any small state machine. It follows all orders that could explain the history
-//! side by side, in the order of time, as in Lowe's "Testing for linearizability" (2017).
+//! The checker for any small state machine. The checker goes through the events in the order of
+//! time and keeps a set of *explanations*, as in Lowe's "Testing for linearizability" (2017). An
+//! explanation is a possible state of the object, with the open calls that have taken effect:
 //!
 //! ```text
 //!   what happens         explanations: {state, open calls that took effect}
@@ -10,17 +11,19 @@
 //!   read returns 2       {2, write 2}              so write 2 came later
 //! ```
 //!
-//! 1. A call takes effect at or after its invocation and by its return. When the set is empty, no
-//!    order explains the answers so far.
-//! 2. A read with a response takes effect as soon as its answer is right. A read changes nothing,
-//!    so this loses no explanation, and the set grows only with writes that overlap.
-//! 3. A call that never returned need not take effect. It takes effect only where it changes the
-//!    state: elsewhere its effect might as well come later.
+//! 1. A call takes effect between its invocation and its return. When the set of explanations is
+//!    empty, no order explains the answers so far.
+//! 2. A read with a response takes effect as soon as its answer is right. A read changes no state,
+//!    so the early effect loses no explanation. So the set grows only with overlapping writes.
+//! 3. A call that never returned need not take effect. The checker lets it take effect only in a
+//!    state that it changes. In another state its effect is invisible, so leaving the call open
+//!    loses no explanation.
 //!
 //! With many overlapping writes the set is far too large, although nearly every order is an
-//! explanation. So a quick pass comes first. It keeps only the laziest explanations: those in which
-//! few calls took effect before they had to. An explanation that survives the quick pass to the end
-//! is valid. Only if none survives, the full pass follows all orders.
+//! explanation. So a quick pass comes first. The quick pass keeps only the laziest explanations: a
+//! call takes effect only when its own return or the answer of another call requires that. An
+//! explanation that survives the quick pass to the end is valid. If none survives, the full pass
+//! follows all orders.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -31,20 +34,21 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 
 use super::Call;
 
-/// Maximum number of open calls on one object. A call that never returned stays open.
+/// Maximum number of open calls on one object: the bits of a `u128`. A call that never returned
+/// stays open.
 const OPEN_MAX: usize = 128;
 
-/// Maximum number of explanations that the checker follows at one return before it gives up.
+/// The checker gives up when it would follow more explanations than this at one return.
 const EXPLANATIONS_MAX: usize = 1 << 19;
 
-/// Number of explanations that the quick pass keeps.
+/// Maximum number of explanations that the quick pass keeps after each return.
 const KEPT_MAX: usize = 512;
 
-/// In the quick pass, at most this many calls take effect early before a call that returns. Reads
-/// do not count.
+/// When a call returns in the quick pass, at most this many other calls take effect before it.
+/// Reads with a response do not count.
 const EAGER_MAX: usize = 2;
 
-/// An object: the effects of its operations, and the right answers.
+/// The model of an object: the effect and the right answer of each operation in each state.
 pub trait ObjectModel {
     /// The state of the object.
     type State: Clone + Eq + Hash;
@@ -52,7 +56,8 @@ pub trait ObjectModel {
     type Operation: Debug;
 
     /// The state after the operation. `None` if the operation could not give its answer in `state`.
-    /// `answered` is false for a call that never returned; then its answer must be ignored.
+    /// `answered` is false for a call that never returned. In this case the model ignores the
+    /// answer.
     fn apply(
         &self,
         state: &Self::State,
@@ -65,7 +70,7 @@ pub trait ObjectModel {
     fn only_reads(&self, operation: &Self::Operation) -> bool;
 }
 
-/// Why a history is not accepted.
+/// Why [`check_object`] does not accept a history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ObjectViolation {
     /// No order explains the answers.
@@ -79,7 +84,7 @@ pub enum ObjectViolation {
     /// Too many calls overlap, so the checker gave up. The history may be right or wrong.
     #[error("undecided: too many calls overlap at {at}")]
     Undecided {
-        /// Where the checker stopped.
+        /// The time of the event at which the checker stopped.
         at: Time,
     },
 }
@@ -91,11 +96,11 @@ struct Explanation<S> {
     effective: u128,
 }
 
-/// The calls that were invoked and have not returned, each in a slot.
+/// The calls that were invoked and have not returned. Each has a slot.
 struct Open<'a, M: ObjectModel> {
     model: &'a M,
     slots: [Option<&'a Call<M::Operation>>; OPEN_MAX],
-    /// The slots in use, as bits, and the slots of reads that return.
+    /// Bit sets of slots: all slots in use, and the slots of reads that have a response.
     used: u128,
     reads: u128,
 }
@@ -138,7 +143,9 @@ impl<'a, M: ObjectModel> Open<'a, M> {
         strict_assert!(self.reads & !self.used == 0, "a read is open whose call has ended");
     }
 
-    /// Applies the call in `slot`, if the call is open, not effective yet, and possible.
+    /// The explanation after the call in `slot` takes effect. `None` if the call is not open, has
+    /// taken effect already, or cannot give its answer in this state. `None` also for a call
+    /// without a response that changes nothing.
     fn apply(&self, from: &Explanation<M::State>, slot: usize) -> Option<Explanation<M::State>> {
         let bit = 1 << slot;
         let call = self.slots[slot].filter(|_| from.effective & bit == 0)?;
@@ -149,7 +156,7 @@ impl<'a, M: ObjectModel> Open<'a, M> {
             .then_some(Explanation { state, effective: from.effective | bit })
     }
 
-    /// Makes every open read with a right answer effective.
+    /// Lets every open read take effect whose answer is right in the state.
     fn settle(&self, mut explanation: Explanation<M::State>) -> Explanation<M::State> {
         for slot in bits(self.reads & !explanation.effective) {
             if let Some(after) = self.apply(&explanation, slot) {
@@ -168,7 +175,7 @@ impl<'a, M: ObjectModel> Open<'a, M> {
     }
 }
 
-/// Checks the calls on one object with the first state `initial`.
+/// Checks that the calls on one object are linearizable. `initial` is the state before all calls.
 ///
 /// A call that never returned may have taken effect at any time after its invocation, or not at
 /// all.
@@ -189,8 +196,8 @@ pub fn check_object<M: ObjectModel>(
 
 type Explanations<M> = Vec<Explanation<<M as ObjectModel>::State>>;
 
-/// Goes through the history; `after_return` gives the explanations that are left when a call has
-/// returned.
+/// Goes through the events of a history. At each return, `after_return` computes the explanations
+/// that remain.
 fn follow<M: ObjectModel>(
     model: &M,
     initial: M::State,
@@ -222,8 +229,8 @@ fn follow<M: ObjectModel>(
     Ok(())
 }
 
-/// Invocations and responses in the order of time. At one instant invocations come first, because
-/// calls that touch are concurrent.
+/// Invocations and responses in the order of time. At one instant invocations come first, because a
+/// call that returns at the instant of another's invocation counts as concurrent.
 fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     let invocations = calls.iter().enumerate().map(|(index, call)| (call.invoked, false, index));
     let responses =
@@ -234,10 +241,11 @@ fn events<O>(calls: &[Call<O>]) -> Vec<(Time, bool, usize)> {
     events
 }
 
-// Both functions keep explanations in the order in which they were found, not in the order of a
-// hash. So every run drops the same explanations.
+// Both functions below return explanations in the order in which they were found, not in the order
+// of a hash. So every run keeps the same explanations, and the verdict repeats.
 
-/// All explanations in which the call in `slot` has taken effect, with the slot free again.
+/// All explanations in which the call in `slot`, which returns, has taken effect. The bit of the
+/// slot is cleared for the next call.
 fn after_return<M: ObjectModel>(
     open: &Open<'_, M>,
     explanations: Explanations<M>,
@@ -266,7 +274,8 @@ fn after_return<M: ObjectModel>(
     Ok(done)
 }
 
-/// The laziest explanations in which the call in `slot` has taken effect, with the slot free again.
+/// The laziest explanations in which the call in `slot`, which returns, has taken effect: at most
+/// [`KEPT_MAX`]. The bit of the slot is cleared for the next call.
 fn laziest<M: ObjectModel>(
     open: &Open<'_, M>,
     explanations: Explanations<M>,
@@ -318,7 +327,7 @@ pub(super) mod test_models {
     use super::*;
     use crate::calls::RegisterOperation;
 
-    /// A register, to compare the two checkers.
+    /// The model of a register, to compare [`check_object`] with `check_register`.
     pub(in crate::calls) struct Register;
 
     impl ObjectModel for Register {
@@ -369,15 +378,15 @@ mod tests {
         Call { invoked: Time::from_nanos(from), returned: Some(Time::from_nanos(to)), operation }
     }
 
-    /// Bug: a write of the value that the register already held took effect at once. So it could
-    /// not take effect later, when the register held another value.
+    /// Bug: a write of the value that the register already held took effect at once. So the write
+    /// could not take effect later, when the register held another value.
     #[test]
     fn a_write_of_the_same_value_may_come_later() {
         let history = [span(Write(0), 0, 100), span(Write(1), 10, 20), span(Read(0), 30, 40)];
         assert_eq!(check_object(&Register, 0, &history), Ok(()));
     }
 
-    /// Thirty overlapping writes have far too many orders to follow, and nearly any order is an
+    /// Thirty overlapping writes have far too many orders for the full pass. Nearly any order is an
     /// explanation.
     #[test]
     fn many_overlapping_writes_are_explained_when_some_lazy_order_does() {

@@ -1,9 +1,10 @@
 //! The checker for registers with each value written once: Gibbons and Korach, "Testing Shared
 //! Memories" (SIAM J. Comput. 26, 1997), the case with a known reads-from relation.
 //!
-//! The write of a value and the reads that returned it form its cluster. The calls of a cluster
-//! stand together in any order that explains the history. The value is in place from the cluster's
-//! earliest response to its latest invocation, so the cluster claims a *zone*:
+//! The write of a value and the reads that returned the value form a *cluster*. The calls of a
+//! cluster are neighbours in any order that explains the history. A cluster has a *zone*, between
+//! its earliest response and its latest invocation. If the response comes first, the zone is
+//! *forward*: the register had the value throughout the zone. Otherwise the zone is *backward*:
 //!
 //! ```text
 //!   write 7   |-----|                            zone runs forward: the value was certainly there
@@ -38,7 +39,7 @@ pub enum RegisterOperation<V> {
     Read(V),
 }
 
-/// Why a history is not accepted.
+/// Why [`check_register`] does not accept a history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegisterViolation<V: Debug> {
     /// Two calls wrote the same value, or one call wrote the initial value. The checker needs
@@ -91,26 +92,28 @@ pub enum RegisterViolation<V: Debug> {
     },
 }
 
-/// The calls that share a value.
+/// A cluster: the calls that wrote or returned one value. `None` in both times of the zone: no
+/// call.
 #[derive(Clone, Copy)]
 struct Cluster<V> {
     value: V,
-    /// The time of the write's invocation; `None` for the initial value, which precedes all times.
+    /// The time of the write's invocation. `None` for the initial value: its write precedes all
+    /// times.
     written: Option<Time>,
     first_response: Option<Time>,
     last_invocation: Option<Time>,
 }
 
 impl<V> Cluster<V> {
-    /// Whether the value was certainly in place for a stretch of time. No time precedes the initial
-    /// value, so the initial value was in place if any call read it.
+    /// Whether the zone is forward. The initial value has no first response, and `None` is less
+    /// than any time. So its zone is forward if any call read it.
     fn runs_forward(&self) -> bool {
         self.first_response < self.last_invocation
     }
 }
 
-/// Checks the calls on one register with the first value `initial`. Each value must be written
-/// once. Takes time `n log n`.
+/// Checks that the calls on one register are linearizable. `initial` is the value before all calls.
+/// Each value must be written once. Takes time `n log n`.
 ///
 /// A write that never returned counts if a call read its value. A read that never returned does not
 /// count.
@@ -129,7 +132,7 @@ where
     let (mut forward, backward): (Vec<_>, Vec<_>) =
         clusters.into_iter().partition(Cluster::runs_forward);
     forward.sort_by_key(|cluster| cluster.first_response);
-    // The zones are in order, so no two zones overlap if no two neighbours overlap.
+    // The zones are sorted by their starts. So if any two zones overlap, two neighbours overlap.
     for pair in forward.windows(2) {
         if pair[1].first_response < pair[0].last_invocation {
             return Err(entangled(&pair[0], &pair[1]));
@@ -137,7 +140,8 @@ where
     }
     for cluster in &backward {
         let before = forward.partition_point(|zone| zone.first_response < cluster.last_invocation);
-        // Of the zones that begin before this one, the last zone also ends last.
+        // Forward zones do not overlap. So among the forward zones that begin before the end of
+        // this zone, the last one also ends last.
         if let Some(zone) = before.checked_sub(1).map(|last| &forward[last])
             && cluster.first_response < zone.last_invocation
         {
@@ -189,7 +193,7 @@ where
         cluster.first_response = cluster.first_response.map(|first| first.min(returned));
         cluster.last_invocation = cluster.last_invocation.max(Some(call.invoked));
     }
-    // A value that no call used claims no zone.
+    // An initial value that no call read has no zone.
     clusters.retain(|cluster| cluster.last_invocation.is_some());
     Ok(clusters)
 }
@@ -301,8 +305,8 @@ mod tests {
         assert_eq!(check_register(0, &initial), Err(RegisterViolation::WrittenTwice { value: 0 }));
     }
 
-    /// A random history: calls with real effects at instants inside their spans. Now and then a
-    /// read returns another value.
+    /// A random history: each call takes effect at an instant inside its span. About a quarter of
+    /// the reads return a random value instead.
     fn random_history(random: &mut WorkloadRandom) -> Calls {
         let count = 2 + random.below(7);
         let mut spans: Vec<(u64, u64, u64, bool)> = (0..count)

@@ -1,10 +1,11 @@
 //! Sequential consistency of a whole history (Lamport, "How to Make a Multiprocessor Computer That
 //! Correctly Executes Multiprocess Programs", 1979). The property: one order of all calls on all
-//! objects keeps the own order of each process, and in it every call reads the latest write.
+//! objects exists with two features. The order keeps each process's own order. In the order, every
+//! call reads the latest write.
 //!
-//! In general that is hard to decide (Gibbons and Korach, 1997). Here each written value carries a
-//! version, which gives the order of the writes of an object. So every constraint on the order is
-//! known:
+//! In general this property is hard to decide: the problem is NP-complete (Gibbons and Korach,
+//! 1997). Here each written value carries a version, and the versions order the writes of an
+//! object. So every constraint on the order is known:
 //!
 //! ```text
 //!   program    a call ──► the next call of its process
@@ -14,33 +15,33 @@
 //! ```
 //!
 //! The history is sequentially consistent exactly if these arrows form no cycle: any order that
-//! keeps all arrows explains the history. Time takes no part, unlike in linearizability. So a read
-//! may be stale as long as no call shows it. This check covers all objects together, and it trusts
-//! no clock.
+//! keeps all arrows explains the history. Time plays no part, unlike in linearizability. So a read
+//! may return an old version as long as no other call proves that this is impossible. The check
+//! covers all objects together, and uses no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use latchwork_strict::strict_assert;
 
-/// The versions that a call read and wrote of one object. A call may read, write, or do both in one
-/// step. Version 0 is the initial one; later writes have greater versions.
+/// One call: the versions that the call read and wrote of one object. A call may read, write, or do
+/// both in one atomic step. Version 0 is the initial version. Later writes have greater versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access<P, O> {
     /// The calling process.
     pub process: P,
     /// The object.
     pub object: O,
-    /// The version that it read.
+    /// The version that the call read.
     pub read: Option<u64>,
-    /// The version that it wrote.
+    /// The version that the call wrote.
     pub wrote: Option<u64>,
 }
 
 /// Why no order explains the history. A call is named by its position in the history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SequentialViolation {
-    /// Two calls wrote the same version of an object: one of them did not see the other.
+    /// Two calls wrote the same version of an object, so one write did not see the other write.
     #[error(
         "calls {first} and {second} both wrote version {version} of one object: a write was lost"
     )]
@@ -60,7 +61,7 @@ pub enum SequentialViolation {
         /// The version.
         version: u64,
     },
-    /// A cycle of calls: each must precede the next, and the last must precede the first.
+    /// A cycle of calls: each call must precede the next, and the last call must precede the first.
     #[error("no order explains these calls: {}", Arrows(.cycle))]
     Cycle {
         /// The calls, each with the reason why it precedes the next.
@@ -79,16 +80,16 @@ impl SequentialViolation {
     }
 }
 
-/// Why a call precedes another call.
+/// Why one call (the first) must precede another call (the second).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrow {
-    /// The same process made this call first.
+    /// One process made both calls, in this order.
     Program,
-    /// This call wrote the version that the other read.
+    /// The first call wrote the version that the second call read.
     Reads,
-    /// This call wrote the version before that of the other.
+    /// The first call wrote a version, and the second call wrote the next version.
     Writes,
-    /// This call read the version before the one that the other wrote.
+    /// The first call read a version, and the second call wrote the next version.
     Overwrites,
 }
 
@@ -109,11 +110,12 @@ impl fmt::Display for Arrows<'_> {
     }
 }
 
-/// Checks a whole history. The calls of each process stand in its own order. The interleaving of
-/// the processes has no meaning. Takes time `n log n`.
+/// Checks sequential consistency of a whole history. In `calls`, the calls of each process stand in
+/// the process's own order. The order between calls of different processes has no meaning. Takes
+/// time `n log n`.
 ///
-/// A call with an unknown outcome belongs to `calls` only if another call read what it wrote. The
-/// caller leaves out the others.
+/// The caller leaves out a call with an unknown outcome, unless another call read the version that
+/// it wrote.
 ///
 /// # Errors
 /// Fails when no order explains the calls, or when the versions are inconsistent.
@@ -129,7 +131,7 @@ where
     }
 }
 
-/// The arrows from each call.
+/// The arrows from each call: the second call, and the reason.
 struct Graph {
     arrows: Vec<Vec<(usize, Arrow)>>,
 }
@@ -179,12 +181,15 @@ impl Graph {
         self.arrows[from].push((to, arrow));
     }
 
-    /// A short cycle, if there is any. The search tries the first [`STARTS`] calls that are left.
+    /// A short cycle, if there is any. [`peeled`](Graph::peeled) leaves the calls that may lie on a
+    /// cycle. The search tries the first [`STARTS`] of them:
     ///
-    /// 1. A call on a cycle is never peeled off, so with a cycle some calls are left.
-    /// 2. A call that is left may also stand between two cycles, and then lies on none.
-    /// 3. Each call that is left has a predecessor that is left. So the way back from any of them
-    ///    comes to a call for the second time, and that call is on a cycle.
+    /// 1. A call on a cycle always has a predecessor and a successor, so it is never removed. So
+    ///    with a cycle some calls are left.
+    /// 2. A call that is left may also lie on a path between two cycles, and on no cycle.
+    /// 3. Each call that is left has a predecessor that is left. So the way back over predecessors
+    ///    comes to some call for the second time. That call is on a cycle, and the search starts
+    ///    from it.
     fn cycle(&self) -> Option<Vec<(usize, Arrow)>> {
         let before = self.before();
         let left = self.peeled(&before);
@@ -246,10 +251,11 @@ impl Graph {
     }
 }
 
-/// Number of calls from which the search for a short cycle starts.
+/// Maximum number of calls from which the search for a short cycle starts.
 const STARTS: usize = 32;
 
-/// A call on a cycle, on the way back from `start` over calls that are left.
+/// A call on a cycle: the first call that the way back from `start`, over predecessors that are
+/// left, meets twice.
 fn back_to_a_cycle(start: usize, before: &[Vec<usize>], left: &[bool]) -> usize {
     let mut seen = vec![false; left.len()];
     let mut at = start;
@@ -327,7 +333,7 @@ mod tests {
         );
     }
 
-    /// Each object alone is consistent, so no check of single objects in program order finds this.
+    /// Each object alone is consistent, so a check of single objects does not find this violation.
     #[test]
     fn two_processes_that_miss_each_others_writes_are_refused() {
         let history: Calls =
@@ -343,7 +349,8 @@ mod tests {
     }
 
     /// Bug: a history with two cycles was accepted. Mechanism: the search began only at calls
-    /// between the two, which lie on no cycle. Fix: it goes back from them to a cycle.
+    /// between the two cycles, which lie on no cycle. Fix: the search goes back over predecessors
+    /// to a cycle.
     #[test]
     fn cycles_on_both_sides_of_a_long_process_are_found() {
         // Process 9 reads from the first cycle and is read by the second one.
@@ -395,7 +402,7 @@ mod tests {
         assert_eq!(check_sequential(&[read(1, 'x', 0), write(1, 'x', 7), read(1, 'x', 7)]), Ok(()));
     }
 
-    /// Tries all orders.
+    /// Whether some order of the calls explains them: tries all orders.
     fn explained(calls: &Calls, done: &mut Vec<bool>, versions: &mut BTreeMap<char, u64>) -> bool {
         if done.iter().all(|done| *done) {
             return true;

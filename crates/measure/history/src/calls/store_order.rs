@@ -1,6 +1,7 @@
-//! The checker for processes with store buffers: sequential consistency, total store order and
-//! partial store order, as machines (SPARC Architecture Manual 8, appendix K; Owens, Sarkar and
-//! Sewell, "A Better x86 Memory Model: x86-TSO", 2009):
+//! The checker for processes with store buffers. An abstract machine defines each consistency
+//! level: sequential, total store order, or partial store order. The machines follow the SPARC
+//! Architecture Manual 8, appendix K, and Owens, Sarkar and Sewell, "A Better x86 Memory Model:
+//! x86-TSO", 2009:
 //!
 //! ```text
 //!   process 1        process 2
@@ -13,9 +14,10 @@
 //! ```
 //!
 //! The checker tries all orders in which stores can leave their buffers, up to a maximum number of
-//! states. A step that concerns one process alone happens as soon as it can. A read that finds its
-//! value now changes nothing for other processes, so no explanation is lost. The checker is for
-//! small histories, as of litmus tests: its work grows with the number of orders.
+//! states. All other steps (a store into the buffer, a fence, a read of the recorded value) are
+//! taken as soon as possible. These steps change nothing for other processes, so no explanation is
+//! lost. The checker is for small histories, as of litmus tests: its work grows with the number of
+//! orders.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -34,25 +36,26 @@ pub enum StoreOrder {
     Partial,
 }
 
-/// A step of a process. Every location holds 0 at first.
+/// A step of a process, with its recorded result. Every location holds 0 at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProcessStep<L> {
     /// Stored a value.
     Write(L, u64),
     /// Read a location and got this value.
     Read(L, u64),
-    /// Waited until its stores had reached memory.
+    /// Waited until all earlier stores of the process had reached memory.
     Fence,
 }
 
-/// Why a history is not accepted.
+/// Why [`check_store_order`] does not accept a history.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreOrderViolation {
     /// No order explains the history.
     #[error("no order of the stores explains {}", Stuck(.stuck))]
     Inexplicable {
-        /// The steps at which the attempt that came farthest was stuck: the process's number, the
-        /// step's number, and the step. Empty when only the final values were wrong.
+        /// Where the attempt that took the most steps was stuck. For each process with a step left:
+        /// the process's number, the step's number, and the step. Empty when only the final values
+        /// were wrong.
         stuck: Vec<(usize, usize, String)>,
     },
     /// There are so many orders that the checker gave up. The history may be right or wrong.
@@ -83,7 +86,8 @@ struct State<L> {
     memory: BTreeMap<L, u64>,
 }
 
-/// Checks the steps of all processes, each in its program order, and the given final values.
+/// Checks that the machine of `order` can take all steps, each process in its program order. At the
+/// end, memory must have the values `finals`.
 ///
 /// # Errors
 /// Fails when the machine of this order cannot produce the history, or when the checker gives up.
@@ -130,7 +134,7 @@ struct Machine<'a, L> {
 }
 
 impl<L: Copy + Ord + Debug> Machine<'_, L> {
-    /// Lets every process take the steps that concern it alone.
+    /// Lets every process take its next steps until one has to wait for memory or for its buffer.
     fn run_on(&self, state: &mut State<L>) {
         let State { processes, memory } = state;
         for (steps, (next, buffer)) in self.processes.iter().zip(processes) {
@@ -157,7 +161,7 @@ impl<L: Copy + Ord + Debug> Machine<'_, L> {
         }
     }
 
-    /// All states that one store reaches by leaving its buffer.
+    /// All states that follow when one store leaves its buffer.
     fn after(&self, state: &State<L>) -> Vec<State<L>> {
         let mut states = Vec::new();
         for (process, (_, buffer)) in state.processes.iter().enumerate() {
@@ -200,7 +204,7 @@ mod tests {
     use super::StoreOrder::{Partial, Sequential, Total};
     use super::*;
 
-    /// The levels at which a history is possible, from the strictest level on.
+    /// Whether a history is possible at each level, from the strictest level to the weakest.
     fn levels(processes: &[Vec<ProcessStep<char>>], finals: &[(char, u64)]) -> [bool; 3] {
         let finals = finals.iter().copied().collect();
         [Sequential, Total, Partial]

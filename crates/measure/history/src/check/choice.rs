@@ -1,31 +1,34 @@
-//! Readers that may have read one of several states.
+//! Choices: readers that may have read one of several states of a key. The search here looks for a
+//! choice of states without a cycle.
 //!
-//! A history is serializable if some choice of a state for each such reader leaves the graph
-//! without a cycle. The search works in steps:
+//! A history is serializable if the graph has no cycle for some choice of one state for each such
+//! reader. The search works in steps:
 //!
-//! 1. The certain edges come first. If they have a cycle, no choice is needed.
+//! 1. The certain edges come first. If the certain edges have a cycle, the history is not
+//!    serializable, and the search ends.
 //! 2. Otherwise the search takes an order of all transactions that follows the edges. Where the
 //!    edges leave the order open, the ends of the transactions decide.
-//! 3. If this order permits each reader one of its states, the order is the proof. Nearly all
-//!    histories end here.
-//! 4. Otherwise the search takes a reader without a permitted state, and tries each of its states
-//!    in turn. Each try adds the edges of the state and continues with step 2.
+//! 3. If this order agrees with at least one state of each reader, the order proves that the
+//!    history is serializable. Nearly all histories end here.
+//! 4. Otherwise the search takes a reader with no state that agrees with the order, and tries each
+//!    state of the reader in turn. Each try adds the edges of the state and continues with step 2.
 
 use latchwork_strict::strict_assert;
 
 use super::graph::{Builder, kind};
 
-/// A state that a reader may have seen: consecutive versions with the same answer. The first
-/// version made the answer so, and the write behind the last one ended it.
+/// A state that a reader may have seen: consecutive versions of a key, all of them present or all
+/// of them absent. The write of the first version began the state, and the next write after the run
+/// ended it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
-    /// The writer that made the answer so; `None` if it was so from the start.
+    /// The writer that began the state. `None` if the state is the one at the start of the history.
     pub(crate) after: Option<u32>,
-    /// The writer that changed the answer; `None` if no later write did.
+    /// The writer that ended the state. `None` if no later write ended it.
     pub(crate) before: Option<u32>,
 }
 
-/// A reader, and the states of a key that it may have read.
+/// A reader, and the states of a key that the reader may have seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) reader: u32,
@@ -56,14 +59,15 @@ impl Choice {
     }
 }
 
-/// Limits of the search: edges that it may traverse in total, and orders that it may try. They
-/// amount to seconds.
+/// Limits of one search: the edges that all orders together may visit, and the number of orders.
+/// The search tries at least four orders of any graph. With these limits a search takes seconds.
 const EDGES: usize = 60_000_000;
 const TRIES: usize = 2000;
 const _: () = assert!(EDGES > 0 && TRIES >= 4, "a search tries at least four times");
 
-/// Decides all choices. `graph` has no cycle before. If it has a cycle afterwards, every choice
-/// leads to a cycle. Returns the number of undecided choices, which are left out: none or all.
+/// Decides all choices. `graph` has no cycle at the call. If `graph` has a cycle after the call,
+/// every choice leads to a cycle. Returns 0 if the search decided. Returns the number of choices if
+/// the search gave up, and leaves `graph` unchanged.
 pub(crate) fn choose(
     graph: &mut Builder,
     choices: Vec<Choice>,
@@ -88,7 +92,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Whether some choice for the open readers has no cycle; `None` if no tries are left.
+/// Whether some choice for the readers in `open` leads to no cycle. `None` if no tries are left.
 fn attempt(
     graph: &mut Builder,
     open: &mut Vec<&Choice>,

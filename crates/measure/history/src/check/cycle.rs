@@ -1,4 +1,4 @@
-//! The shortest cycle of a part of the graph, and the class of that cycle.
+//! A short cycle of each cyclic part of the graph, and the class of the cycle.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use super::graph::{Edge, Graph, NO_KEY, kind};
 use super::index::Index;
 use super::report::{Class, CycleStep, Dependency, Findings, HistoryViolation, name};
 
-/// Kinds of edges by level, from kinds that no isolation level permits in a cycle to kinds that
-/// only the highest isolation level forbids.
+/// Sets of edge kinds, from the weakest isolation level to the strongest. A level forbids cycles of
+/// its set. Each set contains the set before.
 const LEVELS: [u8; 4] = [
     kind::WW | kind::WR | kind::WR_RANGE,
     kind::WW | kind::WR | kind::WR_RANGE | kind::RW,
@@ -24,11 +24,11 @@ const _: () = assert!(
     "each level has the edges of the one before"
 );
 
-/// Edges that the search for a shortest cycle may visit in one part. Beyond that, the report has
-/// the best cycle so far.
+/// After this many visited edges of one part, the search for a shorter cycle stops if it has found
+/// any cycle.
 const EDGES: usize = 20_000_000;
 
-/// Reports one cycle of each cyclic part, at the lowest level that has one.
+/// Reports one cycle of each cyclic part, at the weakest level that forbids a cycle of the part.
 pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findings: &mut Findings) {
     let mut local = vec![u32::MAX; graph.nodes() as usize];
     for mut part in graph.cyclic(kind::ALL) {
@@ -45,7 +45,8 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
                 ..*edge
             })
             .collect();
-        // Of parallel edges the report names the strongest.
+        // Of parallel edges, the search meets the edge of the lowest kind first, so the report
+        // names that edge.
         edges.sort_by_key(|edge| edge.kind);
         let count = part.partition_point(|node| *node < transactions) as u32;
         strict_assert!(count as usize <= part.len(), "more transactions than nodes");
@@ -77,7 +78,8 @@ pub(crate) fn report(graph: &Graph, index: &Index<'_>, transactions: u32, findin
     }
 }
 
-/// A cycle through as few transactions as possible. Transactions are the nodes below `count`.
+/// A cycle through as few transactions as possible within the limit [`EDGES`]. Nodes below `count`
+/// are transactions. The search is breadth-first; a step to a helper node has length 0.
 fn shortest(graph: &Graph, members: &[u32], count: u32, kinds: u8) -> Option<Vec<Edge>> {
     let mut is_member = vec![false; graph.nodes() as usize];
     members.iter().for_each(|node| is_member[*node as usize] = true);
@@ -127,7 +129,8 @@ fn shortest(graph: &Graph, members: &[u32], count: u32, kinds: u8) -> Option<Vec
     best.map(|(_, cycle)| cycle)
 }
 
-/// The distance of each node from the start of a search, and the edge that led to the node.
+/// For each node that a search reached, the length of the path from the start and the last edge of
+/// the path.
 type Reached = Vec<Option<(u32, Edge)>>;
 
 fn path(reached: &Reached, start: u32) -> Vec<Edge> {
@@ -142,7 +145,8 @@ fn path(reached: &Reached, start: u32) -> Vec<Edge> {
     cycle
 }
 
-/// The cycle in words. A path through helper nodes becomes the edge that it stands for.
+/// The cycle as a violation. A path through helper nodes becomes the one edge that the path stands
+/// for.
 fn told(index: &Index<'_>, part: &[u32], count: u32, cycle: &[Edge]) -> HistoryViolation {
     let mut direct: Vec<Edge> = Vec::new();
     for edge in cycle {

@@ -1,19 +1,22 @@
-//! The graph: transactions, helper nodes, edges with their kinds, and the cyclic parts.
+//! The dependency graph of a history: its nodes are transactions and helper nodes, and each edge
+//! has a kind. The module finds the graph's cyclic parts and an order of its nodes.
 
 use latchwork_strict::strict_assert;
 
 /// The kind of an edge, as a bit. The kinds follow Adya, Liskov, O'Neil, "Generalized isolation
 /// level definitions" (ICDE 2000), section 4.4.
 pub(crate) mod kind {
-    /// The target wrote the next version.
+    /// The source wrote a version, and the target wrote the next version of the key.
     pub(crate) const WW: u8 = 1;
-    /// The target read the version.
+    /// The source wrote a version, and the target read that version.
     pub(crate) const WR: u8 = 2;
-    /// The target replaced the version that the source read.
+    /// The source read a version, and the target wrote the next version of the key.
     pub(crate) const RW: u8 = 4;
-    /// A range read depends on a deleted row, or on an entry that was put.
+    /// The source deleted a row that the target's range read did not find, or put an entry that the
+    /// range read found.
     pub(crate) const WR_RANGE: u8 = 8;
-    /// A row appeared that a range read did not see, or a row disappeared that it saw.
+    /// The target put a row that the source's range read did not find, or deleted an entry that the
+    /// range read found.
     pub(crate) const RW_RANGE: u8 = 16;
     /// The source ended before the target began.
     pub(crate) const REAL_TIME: u8 = 32;
@@ -26,7 +29,7 @@ const _: () = {
     assert!(ALL.count_ones() == 6, "two kinds share a bit");
 };
 
-/// No key: the edge is part of a path through helper nodes.
+/// The key of an edge without a key. Such an edge is part of a path through helper nodes.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +40,9 @@ pub(crate) struct Edge {
     pub(crate) kind: u8,
 }
 
-/// The edges found so far. Nodes below `transactions` are transactions, and all others are helper
-/// nodes. A path through helper nodes stands for an edge between its ends.
+/// A graph that still grows. Nodes below `transactions` are transactions, and all other nodes are
+/// helper nodes. A path through helper nodes stands for one edge from the first transaction of the
+/// path to the last.
 pub(crate) struct Builder {
     pub(crate) transactions: u32,
     pub(crate) nodes: u32,
@@ -70,7 +74,7 @@ impl Builder {
     }
 }
 
-/// The edges, ordered by source.
+/// A finished graph: the edges, ordered by source.
 pub(crate) struct Graph {
     first: Vec<u32>,
     edges: Vec<Edge>,
@@ -114,8 +118,9 @@ impl Graph {
         &self.edges[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    /// The strongly connected components of more than one node, with edges of these kinds only.
-    /// Tarjan's algorithm with an explicit stack, because paths are as long as histories.
+    /// The strongly connected components of more than one node, over edges of these kinds only. The
+    /// code is Tarjan's algorithm with an explicit stack, because recursion could be as deep as the
+    /// history is long.
     pub(crate) fn cyclic(&self, kinds: u8) -> Vec<Vec<u32>> {
         const NEW: u32 = u32::MAX;
         let nodes = self.nodes() as usize;
@@ -167,8 +172,8 @@ impl Graph {
         found
     }
 
-    /// The nodes in an order that all edges follow. Where the edges leave the order open, the
-    /// lowest `rank` comes first. `None` if there is a cycle.
+    /// The position of each node in an order in which each edge leads forward. Among nodes that may
+    /// come next, the node of the lowest `rank` does. `None` if the graph has a cycle.
     pub(crate) fn order(&self, rank: impl Fn(u32) -> u64) -> Option<Vec<u32>> {
         use std::cmp::Reverse;
         let mut waits = vec![0u32; self.nodes() as usize];

@@ -55,7 +55,7 @@ impl Versions {
         &self.all[self.place(key)]
     }
 
-    /// The positions of a key's versions among all versions.
+    /// The positions of a key's versions in [`all`](Versions::all).
     pub(crate) fn place(&self, key: u32) -> std::ops::Range<usize> {
         self.first[key as usize] as usize..self.first[key as usize + 1] as usize
     }
@@ -65,7 +65,7 @@ impl Versions {
         &self.all
     }
 
-    /// The version with this timestamp, with its writer.
+    /// The version of `key` with timestamp `cts`, if there is one.
     pub(crate) fn find(&self, key: u32, cts: RowVersion) -> Option<&Written> {
         let of = self.of(key);
         let at = of.partition_point(|written| written.cts < cts);
@@ -73,21 +73,23 @@ impl Versions {
     }
 }
 
+/// The lookups over one history. Transactions and keys have numbers from 0.
 pub(crate) struct Index<'h> {
     pub(crate) history: &'h TransactionHistory,
-    /// Table and key of each number. The numbers are in this order.
+    /// The table and the key of each key number, sorted. So key numbers have the order of tables
+    /// and keys.
     pub(crate) keys: Vec<(u32, &'h [u8])>,
     /// The numbers of the keys of each transaction's operations, in the order of [`keys_of`].
     numbers: Vec<u32>,
     first: Vec<usize>,
-    /// Versions of committed transactions, and of unknown transactions that a counted one read
-    /// from.
+    /// Versions of the transactions that count as committed: see [`counts`](Index::counts).
     pub(crate) versions: Versions,
     /// Versions of aborted transactions.
     pub(crate) undone: Versions,
-    /// Versions of unknown transactions without a known reader.
+    /// Versions of unknown transactions that do not count.
     pub(crate) open: Versions,
-    /// Whether a transaction counts as committed.
+    /// Whether each transaction counts as committed: it is committed, or its outcome is unknown and
+    /// a transaction that counts has read from it.
     pub(crate) counts: Vec<bool>,
 }
 
@@ -154,8 +156,8 @@ impl<'h> Index<'h> {
         &self.history.transactions[number as usize]
     }
 
-    /// The time at which a transaction was over. With an unknown outcome, the time at which its
-    /// writes became visible is unknown, too.
+    /// The time at which a transaction was over. `u64::MAX` for an unknown outcome, because its
+    /// writes may have become visible at any time.
     pub(crate) fn over(&self, number: u32) -> u64 {
         match self.transaction(number).outcome {
             TransactionOutcome::Committed { .. } | TransactionOutcome::Aborted { .. } => {
@@ -218,8 +220,8 @@ impl<'h> Index<'h> {
                 }
             }
         }
-        // A write without a timestamp has no version. `check` reports a committed transaction with
-        // such writes.
+        // A write without a timestamp has no version. `items` reports a committed transaction with
+        // writes and without a timestamp.
         for kept in [&mut done, &mut undone, &mut open] {
             kept.retain(|written: &Written| written.cts != 0);
         }
@@ -238,8 +240,9 @@ impl<'h> Index<'h> {
         strict_assert!(self.counts.len() == count, "a transaction is not counted");
     }
 
-    /// Decides which unknown transactions count. An unknown transaction counts if a counted one has
-    /// read a version of it. Then the transactions that it has read from count, too.
+    /// Decides which unknown transactions count. An unknown transaction counts if a transaction
+    /// that counts has read from it. So the search continues from each unknown transaction that
+    /// counts to the transactions that it read from.
     fn count_unknown(&mut self) {
         if self.open.all().is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Edges of single keys, and errors that need no cycle.
+//! Edges of single keys, and violations that need no cycle.
 
 use super::choice::Choice;
 use super::graph::{Builder, kind};
@@ -39,7 +39,7 @@ impl Items<'_, '_> {
         }
     }
 
-    /// Adds the edges between writers, and reports versions with equal timestamps.
+    /// Adds the ww edges, and reports committed writers with equal timestamps or without one.
     fn writers(&mut self) {
         for pair in self.index.versions.all().windows(2) {
             if pair[0].key == pair[1].key {
@@ -70,7 +70,8 @@ impl Items<'_, '_> {
         }
     }
 
-    /// Handles a read of a version.
+    /// Adds the edges of a read with a version, or reports that no counted transaction wrote the
+    /// version.
     fn read(&mut self, reader: u32, key: u32, version: RowVersion, hash: Option<u64>) {
         let versions = self.index.versions.of(key);
         let at = versions.partition_point(|written| written.cts < version);
@@ -110,14 +111,16 @@ impl Items<'_, '_> {
         observation.settle(self.index, self.times, self.graph, self.findings, self.choices);
     }
 
-    /// The first of these versions replaced the one that the reader saw.
+    /// Adds the rw edge to the writer of the first version in `later`, which follows the version
+    /// that the reader saw.
     fn replaced(&mut self, reader: u32, key: u32, later: &[Written]) {
         if let Some(next) = later.first() {
             self.graph.edge(reader, next.writer, kind::RW, key);
         }
     }
 
-    /// Checks that the read value is the last one that the writer gave the row.
+    /// Compares the hash that the reader recorded with the hash of the writer's last write of the
+    /// row.
     fn value(&mut self, reader: u32, written: &Written, hash: Option<u64>) {
         let (Some(read), Some(last)) = (hash, written.change.hash()) else { return };
         if read == last {

@@ -1,4 +1,5 @@
-//! The check: [`check`].
+//! The check of transactions, [`check`]: it calls the passes that build the graph, then reports the
+//! cycles.
 
 mod choice;
 mod cycle;
@@ -25,8 +26,8 @@ use report::Findings;
 /// What to check beside serializability, and how much to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckOptions {
-    /// Whether to check strict serializability too: a transaction that was over before another
-    /// began comes before the other.
+    /// Whether to check strict serializability too: if transaction A ended before transaction B
+    /// began, A comes before B in the order.
     pub is_strict: bool,
     /// Maximum number of reported violations of each class.
     pub kept_max: usize,
@@ -41,9 +42,9 @@ impl Default for CheckOptions {
 /// Checks whether the committed transactions of a history could have run one after another.
 ///
 /// The check builds Adya's direct serialization graph (Adya, Liskov, O'Neil, "Generalized isolation
-/// level definitions", ICDE 2000, section 4.4), with the versions of each key in the order of their
-/// timestamps. Then it looks for cycles. Time and memory grow with the operations and with the
-/// logarithm of the keys.
+/// level definitions", ICDE 2000, section 4.4). Timestamps order the versions of each key. Then the
+/// check looks for cycles. Time and memory grow about with the number of operations times the
+/// logarithm of the number of keys.
 pub fn check(history: &TransactionHistory, options: CheckOptions) -> HistoryReport {
     analyze(history, options, false)
 }
@@ -117,9 +118,9 @@ fn analyze(history: &TransactionHistory, options: CheckOptions, every_key: bool)
     findings.report
 }
 
-/// Adds the edges of real time, by a chain of helper nodes in the order in which transactions
-/// ended. Each transaction has an edge to its position in the chain. From that position, edges lead
-/// to the transactions that began later.
+/// Adds the edges of real time, through a chain of helper nodes in the order in which transactions
+/// ended. Each transaction has an edge to its own helper. Each transaction also has an edge from
+/// the last helper whose transaction ended before it began.
 fn real_time(index: &Index<'_>, graph: &mut Builder) {
     let mut ended: Vec<(u64, u32)> =
         index.counted().map(|(number, _)| (index.over(number), number)).collect();
@@ -152,8 +153,9 @@ mod tests {
 
     const KEYS: u8 = 12;
 
-    /// Transactions on a store that executes each at one instant between its begin and its end. In
-    /// some histories readers see a late state of the store, and in some the timestamps are late.
+    /// A random history of a store that executes each transaction at one instant between its begin
+    /// and its end. In some histories, readers see old states of the store. In some, timestamps do
+    /// not follow time.
     fn history(seed: u64) -> TransactionHistory {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
         let recording = Recording::memory(0);
@@ -200,7 +202,7 @@ mod tests {
         recording.history()
     }
 
-    /// Helper nodes express the same edges as an edge for each key of each range.
+    /// The helper nodes of ranges give the same verdict as one edge for each key of each range.
     #[test]
     fn ranges_through_helper_nodes_are_ranges_key_by_key() {
         let (mut good, mut bad) = (0, 0);

@@ -1,8 +1,10 @@
-//! The version that a reader saw, if the reader only knows whether a row existed.
+//! Observations: a reader that knows only whether a key existed, and not in which version. The
+//! times of the writes decide which states the reader may have seen.
 //!
-//! A tombstone leaves no trace after its purge, and an entry of an index has no version. So
-//! "nothing there" may be the time before the row's insert or any time after its deletion. The
-//! times of the writes decide:
+//! Two kinds of reads have no version. A purged tombstone leaves no trace, so an absent row may be
+//! a row before its insert or after any of its deletions. An entry of an index has no version at
+//! all. The reader saw the state after the last write that was over before the reader began, or
+//! after a write that ran beside the reader:
 //!
 //! ```text
 //!   put ──── delete ──── put ──── delete ────────────── put         versions of a key
@@ -11,8 +13,7 @@
 //!                 the last of these, or one of these
 //! ```
 //!
-//! If more than one state is left, the reader may have seen any of them: see
-//! [`choice`](super::choice).
+//! If several states are possible, [`choice`](super::choice) searches for one that fits.
 
 use std::ops::Range;
 
@@ -23,14 +24,14 @@ use super::graph::Builder;
 use super::index::{Index, Written};
 use super::report::{Class, Findings, name};
 
-/// Times of versions, to find the versions around a reader without visiting all.
+/// Times of versions. Binary searches in them find the versions around a reader.
 pub(crate) struct Times {
     /// For each version, the latest end among it and the earlier versions of its key.
     ended: Vec<u64>,
     /// For each version, the earliest begin among it and the later versions of its key.
     began: Vec<u64>,
-    /// Whether the versions of a key follow each other in time as in their order. They do not if a
-    /// later version was over before an earlier one began.
+    /// Whether time agrees with the order of versions, for each key. Time disagrees if the writer
+    /// of a later version was over before the writer of an earlier version began.
     in_time: Vec<bool>,
 }
 
@@ -67,7 +68,7 @@ impl Times {
     }
 }
 
-/// A reader that found a key, or found it missing, in an unknown version.
+/// One reader, one key, and whether the reader found the key. The version is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
     pub(crate) reader: u32,
@@ -77,7 +78,8 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Adds the edges of the observed state, or leaves several states to choose from.
+    /// Adds the edges of the observed state if only one state is possible. Adds a [`Choice`] if
+    /// several are.
     pub(crate) fn settle(
         self,
         index: &Index<'_>,
@@ -114,13 +116,15 @@ impl Observation {
         }
     }
 
-    /// The possible states. None: the reader found a row that no transaction put.
+    /// The possible states. Empty if the reader found a row that no transaction put.
     fn candidates(self, index: &Index<'_>, times: &Times) -> Vec<Candidate> {
         let Observation { reader, key, is_there, .. } = self;
         let (versions, place) = (index.versions.of(key), index.versions.place(key));
-        // The consecutive versions around `at` with the same answer, or those at the start.
+        // The run of versions around `at` in which presence is `is_there`. With `None`, the run at
+        // the start.
         let run = |at: Option<usize>| {
-            // A reader's own write ends the states that the reader can have seen before it.
+            // A reader's own write ends a run: the reader's later reads of the key find this write,
+            // and are not recorded.
             let is_same = |written: &&Written| {
                 written.change.is_put() == is_there && written.writer != reader
             };
@@ -130,7 +134,7 @@ impl Observation {
             from..next + versions[next..].iter().take_while(is_same).count()
         };
         let candidate = |run: &Range<usize>| {
-            // The state at the start goes on until a write changes it.
+            // The state at the start lasts until a write changes it, so no writer began it.
             let is_start = run.is_empty() || run.start == 0 && starts(index, is_there);
             Candidate {
                 after: Some(run.start).filter(|_| !is_start).map(|at| versions[at].writer),
@@ -169,8 +173,9 @@ impl Observation {
             }
         }
         if found.is_empty() {
-            // Time permits no state. The reader gets the last matching state before it began. A
-            // cycle then shows the error if any other edge depends on that.
+            // No state agrees with time. The reader gets the last state before its begin in which
+            // presence is `is_there`. The graph then has a cycle if other edges contradict this
+            // state.
             let before = (0..over.unwrap_or(0)).rev();
             let same = before.into_iter().find(|at| versions[*at].change.is_put() == is_there);
             if same.is_some() || starts(index, is_there) {
@@ -181,7 +186,8 @@ impl Observation {
     }
 }
 
-/// Whether a key may have existed, or been missing, before all versions.
+/// Whether a key may have been present (or absent) at the start of the history. A key may have been
+/// present only if the database was not empty.
 fn starts(index: &Index<'_>, is_there: bool) -> bool {
     !is_there || index.history.base > 0
 }

@@ -1,10 +1,9 @@
-//! Edges of range reads: keys that appeared, disappeared or stayed away between the keys that a
-//! scan found.
+//! Edges of range reads. The edges concern the keys of a scan's range that the scan did not find.
 //!
-//! A key of the range that a scan did not find was missing. Each such key is a read of "nothing",
-//! in a version that the scan does not know. Times decide which state it was (see
-//! [`presence`](super::presence)). [`Snapshots`] make the edges of keys without a write while the
-//! reader ran. The other keys are few, and get edges of their own.
+//! Each such key is a read of an absent key, in a version that the scan does not know. Times decide
+//! which state the scan saw (see [`presence`](super::presence)). For keys without a write while the
+//! reader ran, the helper nodes of [`Snapshots`] stand for the edges. Keys with a write while the
+//! reader ran are few, and get edges of their own.
 
 use std::ops::{Bound, Range};
 
@@ -18,12 +17,15 @@ use super::report::Findings;
 use super::snapshots::{Present, Snapshots, Way};
 use crate::{RecordedOperation, Scan};
 
-/// The written keys of scanned tables; a slot is the index of a key in this list.
+/// The written keys of scanned tables. A *slot* is the index of a key in `keys`.
 struct Slots {
     keys: Vec<u32>,
-    /// Slots of keys for which times do not decide what a reader saw.
+    /// Slots of keys for which times do not decide what a reader saw. Either time disagrees with
+    /// the order of versions, or a transaction of unknown outcome wrote the key. These keys always
+    /// get edges of their own.
     special: Vec<usize>,
-    /// Writers with their writes: the slot, and the version's index among the versions of the key.
+    /// The writes, by writer: the writer, the slot, and the version's index among the versions of
+    /// the key.
     written: Vec<(u32, usize, usize)>,
 }
 
@@ -118,7 +120,8 @@ pub(crate) struct Ranges<'a, 'h> {
     pub(crate) graph: &'a mut Builder,
     pub(crate) findings: &'a mut Findings,
     pub(crate) choices: &'a mut Vec<Choice>,
-    /// Gives every key edges of its own. The tests compare the other method with this one.
+    /// Gives every key edges of its own instead of helper nodes. Only tests set this, to compare
+    /// both methods.
     pub(crate) every_key: bool,
 }
 
@@ -134,8 +137,9 @@ impl Ranges<'_, '_> {
         }
     }
 
-    /// Visits readers in the order in which they began. Adds the edges from writers that were over
-    /// by then and from writers that ran at the same time.
+    /// Visits readers in the order in which they began. Adds the edges from deletions that were
+    /// over when the reader began, and the edges of keys with a write while the reader ran. Returns
+    /// the gaps of all scans.
     fn before(&mut self, slots: &Slots) -> Vec<Gap> {
         let index = self.index;
         let begin = |number: u32| index.transaction(number).begin;
@@ -156,7 +160,8 @@ impl Ranges<'_, '_> {
 
         let mut gone = Snapshots::new(slots.keys.len(), Way::ToReaders);
         let mut present = Present::new(slots.keys.len());
-        // For each key, the index of its last version that is over, plus one.
+        // For each slot, the index of the last version (the last deletion) with a writer that is
+        // over, plus one.
         let (mut last, mut last_gone) = (vec![0; slots.keys.len()], vec![0; slots.keys.len()]);
         let (mut running, mut begun) = (Vec::new(), 0);
         let mut gaps = Vec::new();
@@ -256,13 +261,14 @@ impl Ranges<'_, '_> {
         }
     }
 
-    /// Handles a missing key with a write while the reader ran.
+    /// Handles an absent key that gets edges of its own.
     fn missed(&mut self, reader: u32, key: u32) {
         let missed = Observation { reader, key, is_there: false, is_range: true };
         missed.settle(self.index, self.times, self.graph, self.findings, self.choices);
     }
 
-    /// Visits readers from the last to the first. Adds the edges to puts after they were over.
+    /// Visits gaps from the latest end of the reader to the earliest. Adds edges from a reader to
+    /// the puts that began after the reader's end.
     fn after(&mut self, slots: &Slots, mut gaps: Vec<Gap>) {
         let index = self.index;
         let begin = |number: u32| index.transaction(number).begin;

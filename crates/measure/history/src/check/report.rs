@@ -1,43 +1,44 @@
-//! The findings of a check, in words.
+//! The report of a check: classes, violations, and their text.
 
 use std::fmt;
 
 use super::index::Index;
 use crate::TransactionId;
 
-/// Classes of violations, the worst first. Names in parentheses are those of Adya, Liskov, O'Neil,
+/// Classes of violations, the worst first. Names in parentheses are from Adya, Liskov, O'Neil,
 /// "Generalized isolation level definitions" (ICDE 2000).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Class {
-    /// Two transactions have one timestamp, or a writer has no timestamp. Timestamps order the
-    /// versions, so this is the only way to a cycle of writes (G0).
+    /// Two committed writers have one timestamp, or a committed writer has none. Timestamps order
+    /// the versions, so a cycle of writes alone (G0) is impossible without this violation.
     Timestamp,
-    /// A read of a version that no transaction wrote, or of a key that no transaction put.
+    /// A read found a version that no transaction wrote, or a key that no transaction put.
     Unwritten,
-    /// A read of a value that the writer of its version did not write.
+    /// A read found a value that the writer of the version did not write.
     Value,
-    /// A read of a version whose writer aborted (G1a).
+    /// A read found a version of an aborted writer (G1a).
     AbortedRead,
-    /// A read of a value that its writer replaced before it committed (G1b).
+    /// A read found a value that the writer itself replaced before its commit (G1b).
     IntermediateRead,
     /// A cycle of writes and reads (G1c).
     CircularInformationFlow,
     /// Two transactions read one version and both replaced it.
     LostUpdate,
-    /// A cycle with one anti-dependency between rows: a reader saw some of a writer's changes and
-    /// missed others (G-single).
+    /// A cycle with one anti-dependency (rw edge) between rows: a reader saw some of a writer's
+    /// changes and missed others (G-single).
     ReadSkew,
-    /// A cycle with anti-dependencies between rows (G2-item): write skew, long fork.
+    /// A cycle with several anti-dependencies between rows (G2-item): write skew, long fork.
     AntiDependency,
-    /// A cycle with a key that a range read missed (G2): a phantom.
+    /// A cycle with an anti-dependency of a range read (G2): a phantom.
     Phantom,
-    /// Serializable, but only in orders that real time forbids. Checked on request.
+    /// A cycle that has an edge of real time: the part is serializable, but in no order that agrees
+    /// with real time. Only a strict check finds it.
     RealTime,
 }
 
 impl Class {
-    /// The name in the literature, or a word of this project.
+    /// The short name: the literature's name if there is one.
     pub fn name(self) -> &'static str {
         match self {
             Class::Timestamp => "timestamp",
@@ -78,20 +79,20 @@ impl fmt::Display for Class {
     }
 }
 
-/// Why one transaction comes before another.
+/// Why the transaction `from` of a [`CycleStep`] comes before the transaction `to`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Dependency {
-    /// The other transaction wrote the next version (ww).
+    /// `from` wrote a version, and `to` wrote the next version (ww).
     Overwrote,
-    /// The other transaction read the version (wr).
+    /// `from` wrote a version, and `to` read that version (wr).
     Read,
-    /// The other transaction replaced the version that this one read (rw).
+    /// `from` read a version, and `to` wrote the next version (rw).
     Replaced,
-    /// The other transaction's range read depends on a put or a deletion of this one (wr).
+    /// `to` read a range, and the result depends on a put or a deletion of `from` (wr).
     RangeRead,
-    /// The other transaction put or deleted a row of a range that this one read (rw).
+    /// `from` read a range, and `to` put or deleted a key of that range later (rw).
     RangeReplaced,
-    /// This transaction was over before the other began.
+    /// `from` ended before `to` began.
     RealTime,
 }
 
@@ -115,7 +116,8 @@ pub struct HistoryViolation {
     pub class: Class,
     /// The transactions that take part.
     pub transactions: Vec<TransactionId>,
-    /// The cycle, back to its start; empty for a violation without a cycle.
+    /// The steps of the cycle. The last step leads back to the first transaction. Empty for a
+    /// violation without a cycle.
     pub cycle: Vec<CycleStep>,
     /// The violation in words, if it has no cycle.
     pub text: String,
@@ -149,20 +151,22 @@ pub struct HistoryReport {
     pub aborted: u64,
     /// Transactions with an unknown outcome.
     pub unknown: u64,
-    /// Unknown transactions that others have read from, and that therefore count as committed.
+    /// Transactions of unknown outcome from which a transaction that counts has read. Such
+    /// transactions count as committed.
     pub unknown_seen: u64,
     /// Keys that were read or written.
     pub keys: u64,
-    /// Dependencies, without those through helper nodes.
+    /// Edges with a key. Of a path through helper nodes, only the edge at the writer has a key.
     pub dependencies: u64,
     /// Whether real time was checked.
     pub is_strict: bool,
-    /// Undecided reads, which were left out. An unknown transaction may have put or deleted the
-    /// key, or the number of possible states was too large.
+    /// Undecided reads, which the check left out. A transaction of unknown outcome may have put or
+    /// deleted the key, or the search through possible states gave up.
     pub undecided: u64,
     /// Some violations of each class, with the shortest cycles that were found.
     pub violations: Vec<HistoryViolation>,
-    /// The number of all violations. Of violations with common transactions, one counts.
+    /// The number of violations found. A cyclic part of the graph counts as one violation, however
+    /// many cycles it has.
     pub violations_found: u64,
 }
 
@@ -229,7 +233,8 @@ impl Findings {
     }
 }
 
-/// A key for people: as text if it is printable ASCII without spaces, else as hexadecimal digits.
+/// A key with its table, for reports: as text if the key is printable ASCII without spaces, else as
+/// hexadecimal digits.
 pub(crate) fn name(index: &Index<'_>, key: u32) -> String {
     let (table, key) = index.keys[key as usize];
     let is_text = !key.is_empty() && key.iter().all(|byte| byte.is_ascii_graphic());

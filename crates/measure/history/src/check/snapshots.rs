@@ -1,9 +1,11 @@
-//! Edges between a range read and all earlier writes in its range, without an edge for each key.
+//! Edges between a range read and all earlier (or all later) writes in its range, without an edge
+//! for each key.
 //!
 //! The keys are the leaves of a tree. The nodes of the tree are helper nodes of the graph. A write
-//! of a key has an edge to the key's leaf, and from there edges lead to the root. A reader depends
-//! on the few nodes that cover its range. A later write must not reach that reader. So a path with
-//! nodes that a reader has taken is made anew, and the old path stays unchanged.
+//! of a key has an edge to the key's leaf, and edges lead from the leaf to the root. A reader
+//! *takes* the few nodes that cover its range: it gets an edge from each of them. A write that is
+//! inserted later must not reach that reader. So such a write gets new helper nodes on its path to
+//! the root, and the taken helper nodes stay unchanged.
 //!
 //! ```text
 //!         ┌───────o───────┐             delete of b ──► leaf b ──► ab ──► root
@@ -17,7 +19,8 @@ use super::graph::{Builder, NO_KEY, kind};
 
 const NONE: u32 = u32::MAX;
 
-/// The direction of the edges.
+/// The direction of the edges. With `FromReaders`, writes are inserted and readers take in reverse
+/// order of time, and each edge is turned around.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// From earlier writes to readers.
@@ -29,9 +32,11 @@ pub(crate) enum Way {
 pub(crate) struct Snapshots {
     way: Way,
     leaves: usize,
-    /// The current helper node of each tree node. The tree is laid out as a heap.
+    /// The current helper node of each tree node. Tree node `n` has the children `2n` and `2n + 1`;
+    /// the root is 1.
     current: Vec<u32>,
-    /// The times at which the helper node was made and was last taken, counted in takes.
+    /// For each tree node, when its helper node was made and when a reader last took it. The unit
+    /// is one call of [`take`](Snapshots::take).
     made: Vec<u32>,
     taken: Vec<u32>,
     clock: u32,
@@ -57,7 +62,7 @@ impl Snapshots {
         }
     }
 
-    /// Adds an edge from the writers' side to the readers' side, or the other way round.
+    /// Adds an edge between the writers' side and the readers' side, in the direction of `way`.
     fn edge(&self, graph: &mut Builder, writers: u32, readers: u32, key: u32) {
         match self.way {
             Way::ToReaders => graph.edge(writers, readers, self.kind(), key),
@@ -65,8 +70,9 @@ impl Snapshots {
         }
     }
 
-    /// Adds a write of a key. A leaf that is made anew drops the earlier writes of the key, because
-    /// the versions of one key are in order anyway.
+    /// Adds a write of a key. A new helper node of a leaf needs no edges of the key's earlier
+    /// writes. The earlier writes reach the helper node through the ww edges between the versions
+    /// of the key.
     pub(crate) fn insert(&mut self, graph: &mut Builder, leaf: usize, writer: u32, key: u32) {
         let (mut node, mut from, mut label) = (self.leaves + leaf, writer, key);
         strict_assert!(leaf < self.leaves, "no key has leaf {leaf}");
@@ -76,8 +82,9 @@ impl Snapshots {
                     .map(|above| self.taken[above])
                     .max();
             if self.current[node] != NONE && taken.is_none_or(|taken| self.made[node] > taken) {
-                // No reader depends on this node's present edges. So the node may get more edges,
-                // and the nodes above it have it as a child already.
+                // Since the helper node was made, no reader has taken this node or a node above it.
+                // So the helper node may get one more edge. The nodes above are already its
+                // parents.
                 self.edge(graph, from, self.current[node], label);
                 return;
             }
@@ -122,7 +129,7 @@ impl Snapshots {
     }
 }
 
-/// The set of existing keys.
+/// The set of keys that exist, as a tree of counts: a search skips parts without such keys.
 pub(crate) struct Present {
     leaves: usize,
     count: Vec<u32>,
@@ -144,7 +151,7 @@ impl Present {
         }
     }
 
-    /// Appends the existing keys of `from..to`.
+    /// Appends the keys of `from..to` that exist.
     pub(crate) fn find(&self, from: usize, to: usize, found: &mut Vec<usize>) {
         let mut stack = vec![(1, 0, self.leaves)];
         while let Some((node, start, width)) = stack.pop() {

@@ -1,4 +1,5 @@
-//! Each seeded anomaly of the literature is found and called by its name; its harmless twin is not.
+//! Anomalies of the literature, each made by hand. The check finds each anomaly and names its
+//! class. The check accepts a similar history without the anomaly.
 
 use latchwork_history::{Class, Direction, HistoryReport, RecordedChange, TransactionOutcome};
 
@@ -191,7 +192,7 @@ fn phantom_delete() {
     maker.at(6, 1000, committed(0)).scan("a", "m", &[]).read("z", 20);
     maker.commit(0).scan("a", "m", &[("b", 10)]).read("z", 10);
     none(&maker.check());
-    // The reader has seen the deletion, and not the write beside it.
+    // The reader has seen the deletion, but not the other write of the same transaction.
     maker.at(6, 1000, committed(0)).scan("a", "c", &[]).read("z", 10);
     only(&maker.check(), Class::ReadSkew, 2);
 }
@@ -204,7 +205,8 @@ fn a_scan_reaches_only_as_far_as_it_looked() {
         (Direction::Down, "d", true),
         (Direction::Down, "x", false),
     ] {
-        // The scan missed "m", which was there before "n" was.
+        // The scan did not find "m". Another transaction read "m", then wrote "n", which the
+        // scanning transaction read. So a scan that covered "m" makes a cycle.
         let mut maker = Maker::default();
         maker.commit(10).put("d").put("x").put("m");
         maker.commit(20).read("m", 10).put("n");
@@ -239,8 +241,8 @@ fn own_writes_are_not_missed() {
 
 #[test]
 fn a_purged_tombstone_may_have_been_any() {
-    // "b" came and went twice while the reader ran, so it may have been missing in between. The
-    // keys that the second pair of transactions wrote decide when.
+    // "b" was inserted and deleted twice while the reader ran. So "b" may have been absent at three
+    // times. The versions of "y" and "z" decide which of these times the reader saw.
     let history = |z: u64, y: u64| {
         let mut maker = Maker::default();
         maker.commit(10).put("b");

@@ -1,4 +1,5 @@
-//! The checker against the definition, and against the crate `adya`, which uses other methods.
+//! Compares the checker with the definition of serializability, and with the crate `adya`, which
+//! uses other methods.
 //!
 //! By the definition, a history is serializable if some serial order of its committed transactions
 //! gives every recorded answer. The versions of each key must be in the order of their timestamps.
@@ -21,7 +22,8 @@ const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 /// The state of a key: the version, and whether the key exists.
 type State = BTreeMap<Box<[u8]>, (u64, bool)>;
 
-/// Runs one transaction after those that made `state`; false if it recorded another answer.
+/// Runs one transaction on `state`. False if the transaction recorded another answer than `state`
+/// gives.
 fn runs(transaction: &RecordedTransaction, state: &mut State) -> bool {
     let mut own: State = State::new();
     for operation in &transaction.operations {
@@ -67,13 +69,13 @@ fn runs(transaction: &RecordedTransaction, state: &mut State) -> bool {
             return false;
         }
     }
-    // Versions of a key stand in the order of their timestamps.
+    // A serial order must also write the versions of a key in the order of their timestamps.
     own.into_iter().all(|(key, version)| {
         state.insert(key, version).is_none_or(|(before, _)| before < version.0)
     })
 }
 
-/// The end of a transaction with an unknown outcome is unknown.
+/// Whether the end of a transaction is known. With an unknown outcome, the end is unknown.
 fn is_over(transaction: &RecordedTransaction) -> bool {
     !matches!(transaction.outcome, TransactionOutcome::Unknown { .. })
 }
@@ -96,7 +98,8 @@ fn orders(left: &mut Vec<&RecordedTransaction>, state: &State, is_strict: bool) 
     })
 }
 
-/// The definition: with all committed transactions, and any of the unknown ones.
+/// The definition of serializability: some order explains all committed transactions with some of
+/// the unknown transactions.
 fn is_serializable(history: &TransactionHistory, is_strict: bool) -> bool {
     let of = |is_wanted: fn(TransactionOutcome) -> bool| -> Vec<&RecordedTransaction> {
         history.transactions.iter().filter(|one| is_wanted(one.outcome)).collect()
@@ -120,8 +123,9 @@ struct Shape {
     times: bool,
 }
 
-/// Transactions that run one after another. Some of them see a state that is older, or one that
-/// comes later. A quarter to a half of these histories are not serializable.
+/// A random history of transactions that run one after another. Some transactions see an older
+/// state, or a state that only comes later. A quarter to a half of these histories are not
+/// serializable.
 fn draw(rng: &mut SmallRng, shape: Shape) -> TransactionHistory {
     let mut maker = Maker::default();
     let count = rng.random_range(3..=6u64);
@@ -184,7 +188,7 @@ fn draw(rng: &mut SmallRng, shape: Shape) -> TransactionHistory {
                 made = made.read(KEYS[key], if is_purged { 0 } else { cts });
             }
         }
-        // The transaction's own writes are not among its reads.
+        // A scan after the transaction's own write of the key does not record that key.
         let own = writes[number as usize].contains_key(&0);
         for (key, change) in &writes[number as usize] {
             made = made.write(KEYS[*key], *change);
@@ -204,8 +208,8 @@ fn lines(history: &TransactionHistory) -> String {
     String::from_utf8(text).expect("JSON")
 }
 
-/// Compares the results on many histories. Returns the numbers of serializable ones, of others, and
-/// of histories with undecided reads.
+/// Compares the verdicts on many random histories. Returns the number of serializable histories, of
+/// others, and of histories that the checker accepts only because it left reads undecided.
 fn compare(shape: Shape, seeds: std::ops::Range<u64>) -> (u64, u64, u64) {
     let (mut good, mut bad, mut open) = (0, 0, 0);
     for seed in seeds {
@@ -272,8 +276,8 @@ fn every_order_that_real_time_permits_with_unknown_outcomes() {
     agree(Shape { scans: true, deletes: true, unknown: true, times: true });
 }
 
-/// The history in the form for `adya`: lists, with a last reader of all of them, so that `adya`
-/// knows every order of versions.
+/// The verdict of `adya`. The history goes to `adya` as lists. A last transaction reads all lists,
+/// so that `adya` knows the order of all versions.
 fn adya(history: &TransactionHistory, model: &str) -> bool {
     let mut history = history.clone();
     let mut last: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
@@ -318,7 +322,8 @@ fn verdict(history: &TransactionHistory, model: ElleModel, level: &str) -> bool 
     }
 }
 
-/// The export has less than the recording, but is never wrong.
+/// The export leaves out parts of the recording. So `adya` may accept a bad history, and must not
+/// refuse a good one.
 #[test]
 fn no_export_makes_a_good_history_bad() {
     let mut caught = [0, 0];
@@ -337,7 +342,8 @@ fn no_export_makes_a_good_history_bad() {
     assert!(caught.iter().all(|caught| *caught > HISTORIES / 20), "it finds nothing: {caught:?}");
 }
 
-/// Every readable file is checked, and none causes a panic.
+/// Random histories with extreme numbers, of any shape that a readable file can have: no check
+/// panics.
 #[test]
 fn no_history_is_too_strange() {
     use latchwork_history::{Scan, SeenKey};

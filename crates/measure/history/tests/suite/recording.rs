@@ -1,4 +1,5 @@
-//! The recording comes back from the file. A read or write error is reported once and clearly.
+//! A recorded history is read back from its file unchanged. A read or write error is reported once,
+//! in one line.
 
 use std::io::Cursor;
 use std::ops::Bound;
@@ -77,14 +78,14 @@ fn a_full_disk_is_reported_at_the_end_and_once() {
     };
     assert!(error.to_string().starts_with("/dev/full: creating the history failed"), "{error}");
 
-    // A pipe without a reader fails later than its first line.
+    // A FIFO without a reader is refused.
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("coreutils");
     assert!(made.success());
     let Err(error) = Recording::create(&path, 0) else { panic!("no process reads it") };
     assert!(error.to_string().contains("no process has it open for reading"), "{error}");
-    // A FIFO that is opened for both needs no other end.
+    // A process that opens a FIFO for reading and writing does not wait for a second process.
     let mut both = std::fs::OpenOptions::new();
     let reader = both.read(true).write(true).open(&path).expect("a pipe");
     let recording = Recording::create(&path, 0).expect("it has a reader");

@@ -1,7 +1,8 @@
-//! The check of long histories takes seconds for any shape: no part of it compares all pairs.
+//! Long histories of several shapes are checked in seconds, because no part of the check compares
+//! all pairs of transactions.
 //!
-//! `cargo test --release -p latchwork-history --test suite scale:: -- --ignored` for a million
-//! transactions each.
+//! `cargo test --release -p latchwork-history --test suite scale:: -- --ignored` checks a million
+//! transactions of each shape.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -13,7 +14,7 @@ use latchwork_history::{
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// The number of concurrent transactions.
+/// The number of transactions that run at the same time.
 const BESIDE: u64 = 16;
 
 fn at(recorder: &Recorder, number: u64) -> latchwork_history::Record {
@@ -28,7 +29,7 @@ fn commit(recorder: &Recorder, record: latchwork_history::Record, number: u64) {
     );
 }
 
-/// Reads and writes of rows, a few of them hot.
+/// Transactions that read and write rows. A few rows are hot.
 fn rows(count: u64) -> TransactionHistory {
     let mut rng = SmallRng::seed_from_u64(1);
     let recording = Recording::memory(0);
@@ -51,8 +52,8 @@ fn rows(count: u64) -> TransactionHistory {
     recording.history()
 }
 
-/// A queue: rows come at its end, and a scan from its start takes the first. The removed rows are
-/// in the range of every scan, as delivered new orders are.
+/// A queue: transactions insert rows at its end, and a scan from its start removes the first row.
+/// All removed rows are in the range of every scan, like the delivered new orders of TPC-C.
 fn queue(count: u64) -> TransactionHistory {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -78,8 +79,8 @@ fn queue(count: u64) -> TransactionHistory {
     recording.history()
 }
 
-/// Rows come in all parts of a table, and scans read short ranges and ranges up to the end all the
-/// time. One transaction takes as long as all others together.
+/// Transactions insert rows in all parts of a table, and scan ranges. One transaction runs for as
+/// long as all others together.
 fn ranges(count: u64) -> TransactionHistory {
     let mut rng = SmallRng::seed_from_u64(2);
     let recording = Recording::memory(0);
@@ -94,7 +95,7 @@ fn ranges(count: u64) -> TransactionHistory {
             record.write(1, &key.to_be_bytes(), RecordedChange::Put);
             store.insert(key, number + 1);
         } else {
-            // A scan to the end that stops after a few rows, or a short and whole one.
+            // A scan that stops after 8 rows, or that reaches the end of the table before.
             let limit = 8;
             let scan = record.scan(
                 1,
@@ -116,7 +117,7 @@ fn ranges(count: u64) -> TransactionHistory {
     recording.history()
 }
 
-/// One row that every transaction changes, inserts or deletes, without known versions.
+/// One row that transactions insert and delete in turn. The reads have no versions.
 fn hot(count: u64) -> TransactionHistory {
     let recording = Recording::memory(0);
     let recorder = recording.recorder();
@@ -145,8 +146,8 @@ fn passes(history: &TransactionHistory, is_strict: bool) {
     assert_eq!(report.committed, history.transactions.len() as u64);
 }
 
-/// A transaction that saw the first version of a row and the last. It makes a cycle with all that
-/// changed the row.
+/// Adds a transaction that saw the first version of a row and the last version. The check must
+/// report one cycle in few lines.
 fn fails(count: u64) {
     let mut history = hot(count);
     let recording = Recording::memory(0);

@@ -1,4 +1,4 @@
-//! [`Copies`]: the lines in each node's cache, updated after each event.
+//! [`Copies`]: tracks the lines in each node's cache and their latch words, after each event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Copy {
     }
 }
 
-/// A line that a cache holds or held.
+/// A line that some cache has held.
 pub(crate) struct Tracked {
     pub(crate) addr: GlobalAddr,
     /// The valid copies, in the order of the nodes.
@@ -31,18 +31,18 @@ pub(crate) struct Tracked {
     pub(crate) word: LatchWord,
     memory: Arc<Region>,
     word_offset: usize,
-    /// The value at both ends of the line in every copy, as reported by the workload, if known.
+    /// The value that both ends of each copy must have, if the workload has reported one.
     pub(crate) notified: Option<u64>,
-    /// Whether anything has changed since the last update.
+    /// Whether a copy, the latch word or the reported value has changed since the last check.
     pub(crate) touched: bool,
 }
 
-/// A frame at the last update.
+/// The state of a frame at the last update.
 #[derive(Clone, Copy)]
 struct Seen {
     addr: GlobalAddr,
     state: FrameState,
-    /// The index of the line among the tracked lines.
+    /// The index of the line in `lines`, or [`NO_LINE`].
     line: usize,
 }
 
@@ -113,8 +113,8 @@ impl Copies {
         line
     }
 
-    /// Reads all frames and latch words again, and marks what changed. It runs after every event,
-    /// so it is written for speed.
+    /// Reads all frames and all latch words of tracked lines again, and marks the changed lines.
+    /// This method runs after every event, so the method must be fast.
     pub(crate) fn look(&mut self, cluster: &Simulated) {
         for node in 0..self.nodes.len() {
             for frame in 0..self.seen[node].len() {

@@ -1,6 +1,7 @@
-//! A counter to which tasks add one by a global atomic. It is linearizable exactly under two
-//! conditions. Every answer is given once. A call that began after another call had returned gets a
-//! higher answer.
+//! Checks a counter to which tasks add one by a global atomic. The counter is correct if three
+//! conditions hold. No two calls get the same answer. A call that began after another call had
+//! returned gets a higher answer. The final value is not below the certain additions, and not above
+//! all additions.
 
 use std::fmt;
 
@@ -16,7 +17,7 @@ pub(crate) struct Addition {
     pub(crate) process: Process,
     pub(crate) invoked: Time,
     pub(crate) returned: Time,
-    /// The value before the addition. `None` when the fabric failed, so that the addition may have
+    /// The value before the addition. `None` when the task got no answer: the addition may have
     /// taken effect or not.
     pub(crate) old: Option<u64>,
 }
@@ -28,7 +29,7 @@ impl fmt::Display for Addition {
     }
 }
 
-/// Checks the additions to a counter that was 0 at first. `last` is its value at the end, if known.
+/// Checks the additions to a counter that was 0 at first. `last` is the final value, if known.
 pub(crate) fn check(additions: &[Addition], last: Option<u64>) -> Verdict {
     let wrong = |text: String| Err((WorldCheck::Linearizability, format!("the counter: {text}")));
     let mut known: Vec<_> = additions.iter().filter_map(|a| Some((a.old?, a))).collect();
@@ -41,8 +42,8 @@ pub(crate) fn check(additions: &[Addition], last: Option<u64>) -> Verdict {
     if highest > all || last.is_some_and(|last| last < certain) {
         return wrong(format!("it counts {highest} after {certain} to {all} additions"));
     }
-    // From the highest answer down: no lower answer may belong to a call that began after a higher
-    // one had returned.
+    // The loop goes from the highest answer down. `above` is the call that returned first among the
+    // calls with higher answers. No call with a lower answer may begin after its return.
     let mut above: Option<&Addition> = None;
     for (_, addition) in known.iter().rev() {
         if let Some(above) = above.filter(|above| above.returned < addition.invoked) {

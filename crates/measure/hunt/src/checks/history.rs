@@ -1,5 +1,6 @@
-//! Checks that one order explains the answers to the clients: per object in real time, and for all
-//! calls in each task's own order.
+//! Checks the recorded calls in two ways. For each object, one order explains all answers and
+//! agrees with time. For all objects together, one order explains all answers and keeps each task's
+//! own order.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -9,22 +10,24 @@ use latchwork_history::calls::{Access, Call, RegisterOperation, check_register, 
 use super::{Verdict, listed};
 use crate::WorldCheck;
 
-/// The most calls that the text of a violation shows.
+/// Maximum number of calls that the text of a violation shows.
 const SHOWN_MAX: usize = 60;
 
-/// A call on an object with versioned values, for messages and for the checkers.
+/// A recorded call on an object with versioned values.
 pub(crate) trait Versioned: Display {
-    /// The type that represents the values of the object.
+    /// A value of the object. Each write has a different value.
     type Value: Copy + Eq + Hash + Debug;
 
-    /// The call with its real times.
+    /// The call with its times, for the check of linearizability.
     fn timed(&self) -> Call<RegisterOperation<Self::Value>>;
 
-    /// The caller, the object, and the versions that were read and written.
+    /// The caller, the object, and the versions that were read and written, for the check of
+    /// sequential consistency.
     fn access(&self) -> Access<u32, u64>;
 }
 
-/// Checks calls on objects that hold `initial` at first. The calls are in the order of their ends.
+/// Checks calls on objects that have the value `initial` at first. The calls of each task are in
+/// the task's order.
 pub(crate) fn check<C: Versioned>(initial: C::Value, calls: &[C]) -> Verdict {
     let mut of: Vec<(u64, &C)> = calls.iter().map(|call| (call.access().object, call)).collect();
     of.sort_by_key(|(object, _)| *object);

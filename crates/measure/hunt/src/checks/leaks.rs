@@ -1,6 +1,6 @@
-//! Checks that nothing is left behind when all work is over.
+//! Checks that no operation, frame or line is leaked when all work is over.
 //!
-//! | after | promised |
+//! | the world had | promised at the end |
 //! | --- | --- |
 //! | no loss | no operation is in progress, no frame is reserved, locked or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
 //! | lost messages, failing connections, lost nodes | on live nodes: no batch in flight, no frame latched, locked or reserved, every frame accounted for. An invalidation request whose answer was lost stays open, a line with a dead holder stays owned, and lines that were being allocated may be lost |
@@ -21,7 +21,7 @@ fn leak(text: String) -> Verdict {
     Err((WorldCheck::Leak, text))
 }
 
-/// Checks a live node, whatever happened.
+/// Checks the frames of a live node. These promises hold in every world.
 pub(crate) fn check_node(node: &Node) -> Verdict {
     let (id, cache) = (node.id(), node.cache());
     let mut in_use = 0;
@@ -49,7 +49,7 @@ pub(crate) fn check_node(node: &Node) -> Verdict {
     Ok(())
 }
 
-/// Checks that a worker has no operation with a completed batch.
+/// Checks that a worker has no open operation and keeps no copy of an evicted line.
 pub(crate) fn check_worker(member: &Member) -> Verdict {
     let (node, worker) = (member.node + 1, member.worker);
     let operations = member.memory.port().operations();
@@ -65,8 +65,8 @@ pub(crate) fn check_worker(member: &Member) -> Verdict {
     Ok(())
 }
 
-/// Checks that nothing is in progress, and that each latch word names exactly the nodes whose
-/// caches hold the line.
+/// Checks that no line record is open, and that each latch word names exactly the nodes whose
+/// caches own the line.
 pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
     let mut held = BTreeMap::<GlobalAddr, LatchWord>::new();
     for node in cluster.nodes() {
@@ -106,7 +106,7 @@ pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
     Ok(())
 }
 
-/// Checks that the number of lines in use is the number that the workload knows.
+/// Checks that as many lines are allocated as the workload uses.
 pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
     let in_use: i64 = nodes.iter().map(|node| lines_in_use(node)).sum();
     if in_use == known as i64 {
@@ -115,12 +115,12 @@ pub(crate) fn check_lines(nodes: &[Arc<Node>], known: u64) -> Verdict {
     leak(format!("{in_use} lines are in use, and the workload knows of {known}"))
 }
 
-/// The lines that a node allocated and has not got back. The number is negative if the node freed
-/// lines of other nodes.
+/// The number of lines that a node allocated minus the lines that it freed. The number is negative
+/// if the node freed more lines of other nodes than it has allocated.
 fn lines_in_use(node: &Node) -> i64 {
     let lines = node.allocator();
     let chunk = u64::from(lines.pool().geometry().lines_per_chunk());
-    // A node at rest claims no chunk.
+    // The number is unknown only while a task claims chunks. A node at rest has no such task.
     let taken = lines.chunks_taken().unwrap_or(0) * chunk;
     taken as i64 - (lines.available() + lines.resting()) as i64
 }

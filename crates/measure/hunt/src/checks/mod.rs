@@ -1,4 +1,4 @@
-//! The checks of a world, and when they run.
+//! The checks of worlds and of runs on threads.
 
 pub(crate) mod buffers;
 pub(crate) mod copies;
@@ -13,14 +13,14 @@ use std::fmt;
 
 use crate::WorldCheck;
 
-/// The result of a check: nothing, or the check with its finding.
+/// The result of a check. An error is the failed check with its finding.
 pub(crate) type Verdict = Result<(), (WorldCheck, String)>;
 
-/// The result of a check of a whole history. Without a finding it is the number of objects without
-/// a result, because too many of their calls overlap.
+/// The result of a check of a whole history. Without a finding, the number of objects for which the
+/// check gave up.
 pub(crate) type CheckResult = Result<u64, (WorldCheck, String)>;
 
-/// Lists the lines of a text, at most `most` of them.
+/// A text with one line for each item, for at most `most` items.
 pub(crate) fn listed<T: fmt::Display>(lines: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut text = String::new();
     for (k, line) in lines.into_iter().enumerate() {

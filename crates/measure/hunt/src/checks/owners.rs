@@ -1,7 +1,8 @@
-//! The owners of a line, at every step: one writer or many readers, and the latch word agrees.
+//! Checks the owners of a line after every event: one writer or many readers, and the latch word
+//! agrees with the caches.
 //!
-//! The latch word and the caches differ only while a word operation is in flight, and only in these
-//! ways:
+//! The latch word and the cache of a node N differ only while a word operation is in flight, and
+//! only in these ways:
 //!
 //! ```text
 //!   cache of N   word                          meanwhile
@@ -12,8 +13,9 @@
 //!   nothing      anything                      N obtains the line, or gives it up
 //! ```
 //!
-//! So if a word has no exclusive holder, no cache has an exclusive copy. A shared copy needs its
-//! shared bit, or its node is the exclusive holder.
+//! Two rules follow. If the word names no exclusive holder, no cache has an exclusive copy. If a
+//! cache has a shared copy, the word has the node's shared bit or names the node as exclusive
+//! holder.
 
 use latchwork_cache::Ownership;
 use latchwork_verbs::ComputeNodeId;

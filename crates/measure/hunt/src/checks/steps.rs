@@ -1,4 +1,4 @@
-//! [`Steps`]: the checks after every event.
+//! [`Steps`]: runs the checks of owners and values after every event.
 
 use latchwork_cluster::Simulated;
 use latchwork_verbs::GlobalAddr;
@@ -7,8 +7,9 @@ use super::copies::Copies;
 use super::{Verdict, owners, values};
 use crate::world::Observer;
 
-/// After this many events, the check also compares the bytes of copies with an unchanged frame
-/// state. Only a remote write can change such bytes.
+/// A change of bytes normally changes the frame state, and only changed lines are checked. A remote
+/// write changes bytes without the frame state. So after every 16 events, the values of all lines
+/// are checked.
 const ALL_EVERY: u64 = 16;
 const _: () = assert!(ALL_EVERY > 0, "all lines are looked at now and then");
 
@@ -28,7 +29,7 @@ impl Steps {
         self.copies.lines.iter().map(|line| line.addr)
     }
 
-    /// Checks everything that the last event changed.
+    /// Checks the lines that the last event changed.
     pub(crate) fn check(&mut self, cluster: &Simulated, observer: &Observer) -> Verdict {
         for (addr, told) in observer.take_notifications() {
             self.copies.tell(cluster, addr, told);

@@ -1,12 +1,12 @@
-//! The data-value invariant, at every step. A node that may read a line has the last value written.
-//! The memory node has this value too, as long as no node may write.
+//! Checks the data-value invariant after every event: each copy that a node may read has the value
+//! that was written last. The memory node has this value too, while no node may write.
 //!
-//! Before the exclusive field of a latch word is cleared, all changes are written back in the same
-//! batch. So while the field is clear, memory is current, even with verbs in flight.
+//! 1. A batch that clears the exclusive field of a latch word first writes all changes back.
+//! 2. So while the field is clear, memory is current, even with verbs in flight.
 //!
-//! If the workload reports the last value written, both ends of the line are compared with this
-//! value. So the line is not torn either. Otherwise whole copies are compared with each other. A
-//! copy with a held local latch is not compared, because a task is writing it.
+//! If the workload reports the value that was written last, the check compares both ends of each
+//! copy with this value. So a torn line is found, too. Otherwise the check compares whole copies
+//! with each other, unless a task holds a local latch and is writing.
 
 use latchwork_verbs::{LINE_HEADER, Words};
 

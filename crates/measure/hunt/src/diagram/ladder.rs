@@ -1,17 +1,18 @@
-//! A diagram in plain text: one lifeline per node, with time running downwards.
+//! Prints a diagram in plain text: a vertical line (lifeline) for each node, with time running
+//! downwards.
 
 use std::fmt;
 
 use super::{Diagram, Drawn, Step, Style};
 use crate::trace::{TraceParty, micros};
 
-/// The columns of the time, with the gap after it.
+/// The width of the time column, with the gap after it, in characters.
 const TIME: usize = 14;
 
-/// The greatest width of text beside the last lifeline.
+/// The maximum width of text on the right of the last lifeline, in characters.
 const MARGIN: usize = 44;
 
-/// The characters between two lifelines, for few nodes and for many.
+/// The number of characters between two lifelines, for up to four nodes and for more nodes.
 const FEW: usize = 38;
 const MANY: usize = 30;
 const _: () = assert!(TIME < MARGIN && MANY < FEW, "a column has room for its text");
@@ -133,7 +134,7 @@ impl Paper<'_> {
         let (start, end) = (self.column(from), self.column(to));
         let (low, high) = (start.min(end), start.max(end));
         let right = start < end;
-        // Leaves room for a piece of the arrow on both sides of the text, and for the head.
+        // The text leaves room for a piece of the arrow on both sides, and for the head.
         let lines = wrap(&step.text, high - low - 8);
         let mut rows: Vec<Row> = Vec::new();
         let (last, above) = lines.split_last().map_or(("", &[][..]), |(l, a)| (l.as_str(), a));

@@ -1,4 +1,5 @@
-//! A diagram as Mermaid's `sequenceDiagram`, which code hosts and mdBook's plug-ins draw.
+//! Prints a diagram in the syntax of Mermaid (`sequenceDiagram`), which code hosts and plug-ins of
+//! mdBook draw.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,10 @@
-//! [`Diagram`]: the events around a failure, as a picture.
+//! [`Diagram`]: draws the last events of a trace as a sequence diagram.
 //!
-//! A trace has several entries per batch. A diagram has one arrow per batch, at the time when the
-//! batch took effect, because that order counts. If the batch was posted much earlier, the arrow
-//! gives the time of the post.
+//! A trace has several entries for each batch. A diagram has one arrow for the effect of a batch,
+//! at the time of the effect, because the order of the effects matters. If other rows stand between
+//! the post and the effect, the arrow also gives the time of the post. A completion has an arrow
+//! back in three cases: it failed, it has the old value of a latch word, or the effect is not in
+//! the trace.
 
 mod ladder;
 mod mermaid;
@@ -39,7 +41,7 @@ enum Drawn {
         to: TraceParty,
         style: Style,
     },
-    /// A note at a node, or at no node.
+    /// A note at a node, or across all nodes.
     Note(Option<TraceParty>),
 }
 
@@ -51,12 +53,13 @@ enum Style {
     Back,
     /// The batch is still in flight at the end of the trace.
     UnderWay,
-    /// The batch never arrives.
+    /// The batch was lost.
     Lost,
 }
 
 impl Diagram {
-    /// The last `steps` steps of a trace, for one line or for all.
+    /// The last `steps` steps of a trace. With `line`, only steps about this line and about the
+    /// whole world.
     pub fn of(trace: &Trace, line: Option<GlobalAddr>, steps: usize) -> Diagram {
         let entries = trace.entries();
         let about = |entry: &&TraceEntry| {
@@ -90,7 +93,7 @@ impl Step {
     }
 }
 
-/// The known data of a batch while its entries are read.
+/// The fate of a batch, collected from all its entries.
 #[derive(Default)]
 struct Fate {
     posted: Option<(usize, Time)>,

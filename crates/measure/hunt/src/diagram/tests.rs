@@ -1,4 +1,4 @@
-//! Diagrams of small fixed traces.
+//! Tests with diagrams of small fixed traces.
 
 use latchwork_simulation::Time;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
@@ -24,7 +24,8 @@ fn picture(entries: &[TraceEntry]) -> Diagram {
     Diagram { title: "line 3".to_owned(), parties: parties.into_iter().collect(), steps }
 }
 
-/// A reader meets a writer. Its request is lost once, and a message arrives twice.
+/// A trace in which a reader requests a line from its writer. The request is lost once, and another
+/// message arrives twice.
 fn story() -> Vec<TraceEntry> {
     let (reader, writer) = (c(1), c(2));
     let read = (1, reader, M0);

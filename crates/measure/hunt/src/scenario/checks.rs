@@ -1,8 +1,8 @@
-//! [`Checks`]: how closely a world is checked.
+//! [`Checks`]: which checks a world has.
 
 use serde::{Deserialize, Serialize};
 
-/// The checks of a world. They change nothing in the world, but take most of the real time.
+/// The checks of a world. Checks change nothing in the world, but take most of the real time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checks {

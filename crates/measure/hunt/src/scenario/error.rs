@@ -11,7 +11,7 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// A mistake in the value at `key`, in dotted form.
+    /// A mistake in the value of `key`, which is in dotted form.
     pub(crate) fn of_key(key: &str, text: String) -> ScenarioError {
         ScenarioError { line: None, key: Some(key.to_owned()), text }
     }
@@ -46,14 +46,15 @@ impl ScenarioError {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys and quoted text from a file may contain line breaks.
+        let in_a_line = |text: &str| text.replace(char::is_control, "\u{fffd}");
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
         if let Some(key) = &self.key {
-            write!(f, "{key}: ")?;
+            write!(f, "{}: ", in_a_line(key))?;
         }
-        // Text from a file is quoted, and may have several lines.
-        f.write_str(&self.text.replace(char::is_control, "\u{fffd}"))
+        f.write_str(&in_a_line(&self.text))
     }
 }
 
@@ -61,12 +62,13 @@ impl fmt::Display for ScenarioError {
 mod tests {
     use crate::Scenario;
 
-    /// Regression, found by fuzzing: an error that quotes a text of several lines had several
-    /// lines.
+    /// Bug, found by fuzzing: an error that quoted a text or a key with a line break was several
+    /// lines long.
     #[test]
     fn an_error_is_one_line_whatever_it_quotes() {
-        let text = "network = \"two\\nlines\"";
-        let error = Scenario::parse(text).expect_err(text).to_string();
-        assert!(error.contains("two\u{fffd}lines") && !error.contains('\n'), "{error:?}");
+        for text in ["network = \"two\\nlines\"", "[settings]\n\"two\\nlines\" = 2"] {
+            let error = Scenario::parse(text).expect_err(text).to_string();
+            assert!(error.contains("two\u{fffd}lines") && !error.contains('\n'), "{error:?}");
+        }
     }
 }

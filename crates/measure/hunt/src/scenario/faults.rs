@@ -1,4 +1,4 @@
-//! [`FaultPlan`]: the faults of a world, and for how long they come.
+//! [`FaultPlan`]: the kinds and the rates of the faults of a world.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::values::within;
 
-/// The faults of a world. A rate of `n` means one in `n`, and 0 means never. The seed decides which
-/// nodes get faults, and when.
+/// The faults of a world. A rate of `n` means one in `n` on average, and 0 means never. The seed
+/// decides which nodes, batches and messages get faults, and when.
 ///
-/// All faults come within `until_us` after the start of the workload. At that time paused nodes are
-/// awake, and slow nodes are fast again. Dead nodes stay dead, and other nodes may be notified
-/// later.
+/// All faults begin within `until_us` after the start of the workload. At that time paused nodes
+/// have woken up, and slow nodes become fast again. Dead nodes stay dead. The other nodes may be
+/// notified of a death later.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultPlan {
-    /// For how long faults come, in microseconds.
+    /// The time in which faults begin, in microseconds after the start of the workload.
     #[serde(deserialize_with = "within::<_, _, 0, 60_000_000>")]
     pub until_us: u64,
-    /// One batch in this number is late.
+    /// One batch in this number is delayed.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub delay_one_in: u64,
-    /// The longest delay, in microseconds. It also bounds the delay of the second copy of a
+    /// The longest delay, in microseconds. This value also bounds the delay of the second copy of a
     /// duplicated message.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub delay_us: u64,
@@ -32,10 +32,11 @@ pub struct FaultPlan {
     /// One message in this number arrives twice.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub repeat_one_in: u64,
-    /// One batch in this number completes with an error, whether it took effect or not.
+    /// One batch in this number completes with an error. Some or all of its requests may have taken
+    /// effect.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000_000>")]
     pub fail_one_in: u64,
-    /// The number of pauses of compute nodes. A paused node does not notice its pause.
+    /// The number of pauses of compute nodes.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000>")]
     pub pauses: u32,
     /// The longest pause, in microseconds.
@@ -44,13 +45,13 @@ pub struct FaultPlan {
     /// The number of compute nodes that crash.
     #[serde(deserialize_with = "within::<_, _, 0, 57>")]
     pub deaths: u32,
-    /// The number of compute nodes that lose their lease while they run. Such a node is dead for
-    /// the others, and fences itself.
+    /// The number of compute nodes that lose their lease while they run. For the other nodes, such
+    /// a node is dead. Its own verbs fail.
     #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
     pub lapses: u32,
     /// The time, in microseconds, within which all members are notified of a lost node. Each member
-    /// fences the node at a time of its own, and then forgets the node. When all members have
-    /// fenced the node, the node is reclaimed. With 0 no member is notified.
+    /// fences the lost node at a time of its own, and forgets it later. When all members have
+    /// fenced the lost node, it is reclaimed. With 0 no member is notified.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_never")]
     pub told_us: u64,
     /// The number of memory nodes that are lost.
@@ -72,7 +73,8 @@ fn is_never(us: &u64) -> bool {
     *us == 0
 }
 
-/// For one failure in this number, nine failures in a row are one in a hundred million.
+/// If a batch fails more often than once in this number, operations may fail. With one failure in
+/// 8, nine failures in a row occur once in about a hundred million tries.
 const FAILING_IN_ROWS: u64 = 8;
 const _: () = assert!(FAILING_IN_ROWS > 1, "operations that fail in rows fail often");
 
@@ -105,28 +107,28 @@ impl FaultPlan {
         by_chance > 0 || self.pauses + self.departures() + self.lost_memory + self.slow > 0
     }
 
-    /// Whether operations may fail, because the protocol cannot make up for some of these faults.
-    /// All other faults must stay without effect for the callers.
+    /// Whether operations may fail, because the protocol cannot hide some of these faults from its
+    /// callers. The protocol must hide all other faults.
     pub fn may_fail_operations(&self) -> bool {
         self.lose_one_in > 0 || self.fails_in_rows() || self.departures() + self.lost_memory > 0
     }
 
-    /// The number of compute nodes that are lost at the end.
+    /// The number of compute nodes that die or lose their lease.
     pub fn departures(&self) -> u32 {
         self.deaths + self.lapses
     }
 
-    /// Whether one word operation may fail more often in a row than the protocol makes up for.
+    /// Whether a word operation may fail more often in a row than the protocol retries it.
     fn fails_in_rows(&self) -> bool {
         (1..FAILING_IN_ROWS).contains(&self.fail_one_in)
     }
 
-    /// For how long faults come.
+    /// The time in which faults begin, since the start of the workload.
     pub(crate) fn until(&self) -> Duration {
         Duration::from_micros(self.until_us)
     }
 
-    /// The faults that come by chance.
+    /// The faults of batches and messages.
     pub(crate) fn by_chance(&self) -> Faults {
         Faults {
             delay_one_in: self.delay_one_in,

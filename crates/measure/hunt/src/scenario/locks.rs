@@ -1,35 +1,35 @@
-//! [`LocksLoad`]: transactions that lock lines.
+//! [`LocksLoad`]: the settings of the workload with transactions that lock lines.
 
 use serde::{Deserialize, Serialize};
 
 use super::values::within;
 use super::{Scenario, ScenarioError};
 
-/// Transactions that lock lines and wait for no lock. The rest of a hundred operations moves an
-/// amount from one line to another.
+/// Transactions that lock lines and wait for no lock. Of a hundred operations, those that no field
+/// below counts are transfers: they move an amount from one line to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LocksLoad {
     /// The number of lines.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub lines: u64,
-    /// The most lines that a transaction locks, except for an audit.
+    /// The maximum number of lines that a transfer locks.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub most: u64,
-    /// Of a hundred lines that are written, the number that is locked to read first.
+    /// Of a hundred written lines, the number that is first locked to read, then upgraded.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub upgrades: u64,
-    /// Of a hundred operations, the number that locks all lines to read.
+    /// Of a hundred operations, the number of audits: an audit locks all lines to read.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub audits: u64,
-    /// Of a hundred operations, the number that locks only the written line and reads another line
-    /// without a lock.
+    /// Of a hundred operations, the number that locks only the line that it writes, and reads
+    /// another line without a lock.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub flags: u64,
     /// Of a hundred operations, the number that reads without a lock.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub looks: u64,
-    /// Of a hundred lock attempts, the number that is dropped after a short time.
+    /// Of a hundred lock attempts, the number that is cancelled after a short time.
     #[serde(deserialize_with = "within::<_, _, 0, 100>")]
     pub dropped: u64,
 }
@@ -41,9 +41,9 @@ impl Default for LocksLoad {
 }
 
 impl LocksLoad {
-    /// The frames that a node with `tasks` tasks needs for accesses that wait for locks. Each such
-    /// access keeps one frame. In addition, half of all frames may be locked, and refused accesses
-    /// may keep a quarter.
+    /// The number of frames that a node with `tasks` tasks needs, so that accesses can wait for
+    /// locks. Half of all frames may be locked, and refused accesses may keep a quarter. The last
+    /// quarter must have a frame for each task.
     pub(super) fn frames_to_look(tasks: usize) -> usize {
         4 * tasks + 4
     }

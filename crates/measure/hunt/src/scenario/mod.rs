@@ -1,4 +1,4 @@
-//! [`Scenario`]: everything that decides a world, except the code.
+//! [`Scenario`]: the complete description of a world.
 //!
 //! A scenario file is TOML. A missing key has the value of [`Scenario::default`].
 //!
@@ -44,8 +44,8 @@ pub use seeded_bug::SeededBug;
 pub use swarm::SwarmChoice;
 pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{
-    BufferedLoad, LinesLoad, MemoryLoad, ScenarioStoreOrder, TreeLoad, Workload, WorkloadKind,
-    YcsbLoad,
+    BufferedLoad, LinesLoad, MemoryLoad, RtreeLoad, ScenarioStoreOrder, TreeLoad, Workload,
+    WorkloadKind, YcsbLoad,
 };
 
 use std::time::Duration;
@@ -58,7 +58,7 @@ use serde::{Deserialize, Serialize};
 
 use values::within;
 
-/// Everything that decides a world, except the code.
+/// The complete description of a world: the scenario and the code decide all its events.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
@@ -79,10 +79,10 @@ pub struct Scenario {
     /// The operations of each task.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
     pub operations: u64,
-    /// The protocol.
+    /// The coherence protocol.
     #[serde(with = "values::protocol")]
     pub protocol: Protocol,
-    /// The network.
+    /// The times of the network.
     pub network: Network,
     /// The frames of each compute node's cache, at least 4.
     #[serde(deserialize_with = "within::<_, _, 4, 1_048_576>")]
@@ -90,20 +90,21 @@ pub struct Scenario {
     /// The size of a line in bytes, a power of two from 512 to 65536.
     #[serde(deserialize_with = "values::line_size")]
     pub line_size: u32,
-    /// The limit of an access's wait for a line, in microseconds.
+    /// The deadline of an access to a line, in microseconds.
     #[serde(deserialize_with = "within::<_, _, 100, 600_000_000>")]
     pub deadline_us: u64,
-    /// A seeded bug.
+    /// The seeded bug of the world, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plant: Option<SeededBug>,
     /// The checks of the world.
     #[serde(skip_serializing_if = "Checks::are_all")]
     pub checks: Checks,
-    /// READs and WRITEs copy only the first bytes of their payloads, to measure the simulator. Then
-    /// the contents of lines are wrong, so this needs `checks = "none"` and the workload `lines`.
+    /// READs and WRITEs copy only the first bytes of their payloads, which makes worlds fast enough
+    /// to measure the simulator itself. The contents of lines are then wrong, so this needs `checks
+    /// = "none"` and the workload `lines`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elide_payloads: bool,
-    /// The settings of the protocol, by name.
+    /// The settings of the protocol that differ from the defaults, by name.
     #[serde(skip_serializing_if = "Overrides::is_empty")]
     pub settings: Overrides,
     /// The workload of the workers.
@@ -136,17 +137,18 @@ impl Default for Scenario {
     }
 }
 
-/// The random stream that decides whether the network reports unsent batches.
+/// The number of the random stream that decides whether the network reports unsent batches.
 const TELLS: u64 = (1 << 40) + 15;
 
-/// The chunk size for small lines, in bytes. It is small, so that several nodes have chunks even in
-/// a small pool.
+/// The smallest chunk size, in bytes. Chunks are small, so that several nodes have chunks even in a
+/// small pool.
 const CHUNK_MIN: u64 = Geometry::MIN_CHUNK;
 
-/// The fewest lines of a chunk, so that large lines do not need a chunk each.
+/// The minimum number of lines of a chunk. For large lines, the chunk size follows from it.
 const LINES_PER_CHUNK_MIN: u64 = 32;
 
-/// The lines of a chunk that may be unusable: its latch table, and the reserve of its owner.
+/// An upper bound of the lines of a chunk that the workload cannot use: the latch table, and the
+/// reserve of the chunk's owner.
 const LINES_LOST_PER_CHUNK: u64 = 8;
 const _: () = assert!(LINES_PER_CHUNK_MIN > LINES_LOST_PER_CHUNK, "a chunk without a line of use");
 
@@ -154,24 +156,25 @@ impl Scenario {
     /// Parses a scenario file.
     ///
     /// # Errors
-    /// The first mistake, with its line and the valid values: text that is not TOML, an unknown
-    /// key, a value out of range, or values that do not fit together.
+    /// The first mistake, with its line and the valid values. Mistakes are text that is not TOML,
+    /// unknown keys, values out of range, and values that do not fit together.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         parse::parse(text)
     }
 
-    /// The scenario as a file.
+    /// The scenario as the text of a file.
     pub fn to_toml(&self) -> String {
         parse::to_toml(self)
     }
 
-    /// Checks each value alone, with the ranges of the file, and all values together.
+    /// Checks each value against its range, and all values together.
     ///
     /// # Errors
     /// The first value that is out of range or does not fit.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |key: &str, text: String| Err(ScenarioError::of_key(key, text));
-        // A program may have built this scenario, so its values have not been checked yet.
+        // A program may have built this scenario without a file, so the ranges are checked here,
+        // too.
         parse::values(self)?;
         if self.faults.departures() as usize >= self.compute_nodes {
             let most = self.compute_nodes - 1;
@@ -229,17 +232,19 @@ impl Scenario {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
     }
 
-    /// Whether the network reports unsent batches: in about half of the worlds with death notices.
+    /// Whether the network reports batches that the network did not send. This is so in about half
+    /// of the worlds with death notices.
     pub(crate) fn tells_unsent(&self) -> bool {
         self.faults.told_us > 0 && WorkloadRandom::for_stream(self.seed, TELLS).below(2) == 0
     }
 
-    /// The cluster of this world.
+    /// The configuration of this world's cluster.
     pub(crate) fn config(&self) -> ClusterConfig {
         let line = u64::from(self.line_size);
         let chunk_size = CHUNK_MIN.max(line * LINES_PER_CHUNK_MIN);
         let lines_per_chunk = chunk_size / line - LINES_LOST_PER_CHUNK;
-        // Each node needs a chunk or two besides the data, and the first memory node keeps one.
+        // Beside the data, each compute node may need two chunks of its own. Two more chunks for
+        // each memory node are spare. The pool itself uses one chunk of the first memory node.
         let data = self.workload.lines(self).div_ceil(lines_per_chunk);
         let chunks = 2 * self.compute_nodes as u64 + data;
         let each = chunks.div_ceil(self.memory_nodes as u64) + 2;
@@ -259,7 +264,7 @@ impl Scenario {
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
         for (name, value) in &self.settings {
-            // The check has already reported settings that cannot be set.
+            // `check` reports settings that are not valid.
             let _ = config.node.set(name, value);
         }
         if let Some(plant) = self.plant {

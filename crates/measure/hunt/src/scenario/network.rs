@@ -1,4 +1,4 @@
-//! [`Network`]: how long messages and verbs take.
+//! [`Network`]: the delays of messages and verbs.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use super::ScenarioError;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Network {
-    /// A network with short, even times.
+    /// A network with short, equal delays.
     Calm,
     /// A network in which every message may overtake others.
     Rough,
-    /// Like `Rough`, and many messages are late by a multiple of the usual time.
+    /// As `Rough`, but a quarter of the delays is longer, by up to 200 µs.
     Harsh,
-    /// Real NICs: the name of a profile, or the path of its file.
+    /// A network of NICs with a profile: the name of the profile, or the path of its file.
     Nic(String),
 }
 
 impl Network {
-    /// The networks that need no file.
+    /// The names of the networks without a NIC profile.
     pub const NAMES: [&'static str; 3] = ["calm", "rough", "harsh"];
 
     /// The settings of the simulated fabric.

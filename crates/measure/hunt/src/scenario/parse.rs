@@ -1,4 +1,4 @@
-//! Scenarios as files.
+//! Reads scenarios from files and writes them.
 
 use toml::de::{DeTable, DeValue};
 
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Ok(scenario)
 }
 
-/// Reads `text`, and checks that each value is in its range.
+/// Reads `text`. Fails if a value is not in its range.
 fn read(text: &str) -> Result<Scenario, ScenarioError> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| line_of(text, span.start));
@@ -24,8 +24,8 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
     })
 }
 
-/// Checks each value of a scenario that may not come from a file. A file with the same values must
-/// be valid, so the range of a key is defined only once.
+/// Checks the values of a scenario that a program built. The check writes the scenario and reads it
+/// again. So the range of each key is defined only once.
 pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
     let text = toml::to_string(scenario)
         .map_err(|error| ScenarioError::on_line(None, error.to_string()))?;
@@ -33,7 +33,7 @@ pub(super) fn values(scenario: &Scenario) -> Result<(), ScenarioError> {
 }
 
 pub(super) fn to_toml(scenario: &Scenario) -> String {
-    // Writing fails only for unusual maps, for example with keys that are not strings.
+    // Writing TOML fails for maps with keys that are not strings. A scenario has no such map.
     toml::to_string(scenario).expect("a scenario is a table of plain values")
 }
 
@@ -55,7 +55,7 @@ fn key_at(text: &str, at: usize) -> Option<String> {
     search(DeTable::parse(text).ok()?.get_ref(), at)
 }
 
-/// The position of the value of `key`, or of the table that `key` belongs to.
+/// The position of `key` in the text. If the text does not have the key, the position of its table.
 fn find(text: &str, key: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = document.get_ref();

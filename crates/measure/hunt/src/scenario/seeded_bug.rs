@@ -1,31 +1,33 @@
-//! [`SeededBug`]: bugs that a scenario switches on, to prove that the checks find them.
+//! [`SeededBug`]: bugs that a scenario switches on, to prove that the checks detect them.
 
 use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
-/// A seeded bug of a scenario: a rule of the protocol is off, or a client, the network or a
-/// reclaiming node misbehaves.
+/// A seeded bug of a scenario. Some switch a rule of the protocol off. "Rule R2" and "rule R4" are
+/// rules of the word discipline ([`latchwork_latch::Rules`]). In other seeded bugs, a client, the
+/// network or a reclaiming node misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeededBug {
     /// The receiver of a hand-over acts on the latch word before the giver's operation has taken
     /// effect: rule R4 is off.
     NoSettling,
-    /// A refused reader takes its bit back while the holder may still set it again: rule R2 is off,
-    /// as in the published scheme.
+    /// A refused reader clears its shared bit, although the holder may set the bit at the same
+    /// time. Rule R2 is off, as in the SELCC paper.
     NoRegisteredWait,
     /// A node that has pledged its copy to a writer uses the copy before the writer reports: rule
-    /// R2 is off. It shows only with `takeover` on.
+    /// R2 is off. The bug has an effect only with the setting `takeover`.
     NoBinding,
     /// A writer sometimes does not mark the bytes that it changed.
     ForgetsDirty,
-    /// A reader sometimes returns its previous answer again.
+    /// A reader sometimes returns an earlier answer again.
     Remembers,
-    /// A writer sometimes reports a write that it did not do.
+    /// A writer sometimes reports a write that it did not execute.
     Forgets,
     /// A task that takes a line out of use does not free the line.
     ForgetsToFree,
-    /// A reader sometimes returns an earlier answer, and reports that its call began back then.
+    /// A reader sometimes returns an earlier answer, and reports the earlier time as the begin of
+    /// its call.
     Backdates,
     /// Nodes do not release a line on request.
     NeverGivesUp,
@@ -35,24 +37,35 @@ pub enum SeededBug {
     WaitsForNothing,
     /// A task writes into a page of the tree without a tree operation.
     Scribbles,
-    /// Buffered writes overtake each other, against their promised order.
+    /// Buffered writes become visible in partial store order, although total store order is
+    /// promised.
     Overtakes,
-    /// A transaction sometimes does not lock a line.
+    /// A transaction sometimes uses a line without locking it.
     ForgetsToLock,
-    /// A transaction that locks only the written line reads the other line before its lock, not
-    /// after it.
+    /// A transaction that locks only the line that it writes reads the other line before it locks,
+    /// instead of after.
     LooksTooEarly,
-    /// Nodes send requests to nodes that they know are lost, and keep a frame for the answer.
+    /// Nodes send requests to nodes that are known to be lost, and keep a frame for each answer.
     AsksTheGone,
-    /// The fabric never completes batches to a node that was forgotten.
+    /// The fabric does not complete batches to a node that was forgotten.
     StrandsBatches,
     /// No node empties the epoch slots of dead nodes.
     BuriesNobody,
+    /// A split of an R-tree's page does not raise the sequence number.
+    SplitsUncounted,
+    /// A query of an R-tree does not read the last of several right siblings.
+    StopsBeforeLast,
+    /// An insert into an R-tree does not enlarge the parent's box before its entry shows.
+    ParentsStaySmall,
+    /// A remove from an R-tree makes a box smaller that an insert has just made larger.
+    ShrinksUnderInserts,
+    /// An entry of an R-tree that moves to another leaf leaves nothing in its old one.
+    LeavesNoTrace,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 18] = [
+    pub const ALL: [SeededBug; 23] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -71,6 +84,11 @@ impl SeededBug {
         SeededBug::AsksTheGone,
         SeededBug::StrandsBatches,
         SeededBug::BuriesNobody,
+        SeededBug::SplitsUncounted,
+        SeededBug::StopsBeforeLast,
+        SeededBug::ParentsStaySmall,
+        SeededBug::ShrinksUnderInserts,
+        SeededBug::LeavesNoTrace,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -82,7 +100,7 @@ impl SeededBug {
             SeededBug::NeverGivesUp => rules.invalidate = false,
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,
-            // The clients, the network, or the reclaiming nodes carry these out.
+            // The clients, the network, the reclaiming nodes or the R-tree carry out these bugs.
             SeededBug::ForgetsDirty
             | SeededBug::Remembers
             | SeededBug::Forgets
@@ -94,7 +112,12 @@ impl SeededBug {
             | SeededBug::ForgetsToLock
             | SeededBug::LooksTooEarly
             | SeededBug::StrandsBatches
-            | SeededBug::BuriesNobody => {}
+            | SeededBug::BuriesNobody
+            | SeededBug::SplitsUncounted
+            | SeededBug::StopsBeforeLast
+            | SeededBug::ParentsStaySmall
+            | SeededBug::ShrinksUnderInserts
+            | SeededBug::LeavesNoTrace => {}
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Scenarios from seeds: swarm testing (Groce and others, ISSTA 2012). Each world has a few random
-//! features. If one feature hides a bug, a world without that feature can show it.
+//! Draws scenarios from seeds, as swarm testing does (Groce and others, ISSTA 2012). Each world has
+//! only a few random features. If one feature hides a bug, a world without the feature can show the
+//! bug.
 
 use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
@@ -8,21 +9,21 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::WorkloadRandom;
 
 use super::{
-    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, Scenario,
+    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, RtreeLoad, Scenario,
     ScenarioStoreOrder, TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
-/// The choices of [`Scenario::from_seed`].
+/// The choices from which [`Scenario::from_seed`] draws.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwarmChoice {
     /// The workloads. An empty list means all.
     pub workloads: Vec<WorkloadKind>,
-    /// The networks. An empty list means all named networks, and less often a NIC profile, because
-    /// fewer messages overtake each other there.
+    /// The networks. An empty list means the three named networks, and a NIC profile in every fifth
+    /// world. NIC profiles are less frequent, because fewer messages overtake each other there.
     pub networks: Vec<Network>,
     /// Whether worlds have faults.
     pub faults: bool,
-    /// Whether settings of the protocol differ from the defaults, and lines may have any size.
+    /// Whether worlds vary the settings of the protocol and the line size.
     pub vary: Vary,
 }
 
@@ -37,19 +38,19 @@ impl Default for SwarmChoice {
     }
 }
 
-/// The random stream that decides whether a world has locks. The worlds that are kept by their
-/// seeds have none.
+/// The random stream that decides whether a world has the workload `locks`. A later feature has a
+/// stream of its own, so that older seeds without the feature give the same worlds as before.
 const LOCKS: u64 = (1 << 40) + 2;
 
-/// The random stream that decides whether a world has death notices. The worlds that are kept by
-/// their seeds have none.
+/// The random stream that decides whether a world has death notices. This stream is separate for
+/// the same reason as [`LOCKS`].
 const DEPARTURES: u64 = (1 << 40) + 14;
 
-/// The random stream that decides the line size where settings vary. In the worlds that are kept by
-/// their seeds, settings do not vary and lines are small.
+/// The random stream that decides the line size where settings vary. This stream is separate for
+/// the same reason as [`LOCKS`].
 const LINE_SIZES: u64 = (1 << 40) + 16;
 
-/// The line sizes that every world may have. Small lines make fast worlds.
+/// The line sizes of most worlds, in bytes. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
 const _: () = assert!(
     SMALL_LINES[0] < SMALL_LINES[1]
@@ -61,8 +62,8 @@ const _: () = assert!(
     "two draws share a number"
 );
 
-/// The line size of every sixth world where settings vary: any size of a pool, all sizes with the
-/// same chance. Large lines make slow worlds.
+/// The line size of a random sixth of the worlds, where settings vary: each size that a pool offers
+/// has the same probability. Most worlds keep small lines, because large lines make slow worlds.
 fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
     let mut draw = Draw(WorkloadRandom::for_stream(seed, LINE_SIZES));
     if vary == Vary::Nothing || !draw.chance(6) {
@@ -72,7 +73,7 @@ fn any_line_size(seed: u64, vary: Vary) -> Option<u32> {
     Some(1 << draw.between(least.into(), most.into()))
 }
 
-/// Adds lost nodes and death notices to every fourth world.
+/// Adds lost nodes and death notices to a random quarter of the worlds.
 fn departures(scenario: &mut Scenario) {
     let mut draw = Draw(WorkloadRandom::for_stream(scenario.seed, DEPARTURES));
     if !draw.chance(4) {
@@ -107,8 +108,8 @@ impl Draw {
 }
 
 impl Scenario {
-    /// The scenario of a seed, from the given choices. Scenarios are small, and differ from those
-    /// of neighbouring seeds.
+    /// The scenario of a seed, drawn from the given choices. The worlds are small. The scenarios of
+    /// neighbouring seeds are independent draws.
     pub fn from_seed(seed: u64, of: &SwarmChoice) -> Scenario {
         let mut draw = Draw(WorkloadRandom::for_stream(seed, 0));
         let kind = draw.kind(seed, of);
@@ -146,9 +147,9 @@ impl Scenario {
     }
 }
 
-/// The limit of an access's wait, in microseconds. Where no access may fail, it is a multiple of
-/// the longest access. Without invalidation messages no access is certain of a turn, so the limit
-/// is longer.
+/// The deadline of an access, in microseconds. Where no access may fail, the deadline is far above
+/// the longest access. Without invalidation messages (SEL), an access may wait for luck, so the
+/// deadline is longer.
 fn patience(scenario: &Scenario) -> u64 {
     let plan = &scenario.faults;
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
@@ -176,10 +177,10 @@ impl Draw {
         if !of.workloads.is_empty() {
             return self.one_of(&of.workloads);
         }
-        let [others @ .., locks] = WorkloadKind::ALL;
+        // The draw of `locks` has its own stream: see [`LOCKS`]. The R-tree is drawn only if the
+        // caller names it, for the same reason.
+        let [others @ .., locks, _rtree] = WorkloadKind::ALL;
         let other = self.one_of(&others);
-        // Locks have their own stream, so that the worlds of other seeds stay as they were before
-        // locks existed.
         if WorkloadRandom::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
 
@@ -225,6 +226,11 @@ impl Draw {
                 records: self.between(2, 50),
                 entries_per_page: self.one_of(&[3, 3, 0]),
             }),
+            WorkloadKind::Rtree => Workload::Rtree(RtreeLoad {
+                boxes: self.between(4, 80),
+                dropped: self.one_of(&[0, 0, 20]),
+                entries_per_page: self.one_of(&[3, 3, 3, 0]),
+            }),
             WorkloadKind::Tree => {
                 let keys = self.between(4, 60);
                 Workload::Tree(TreeLoad {
@@ -237,7 +243,7 @@ impl Draw {
         }
     }
 
-    /// A few faults, each with its own rate. Every third world has none.
+    /// A few faults, each with its own rate. A random third of the worlds has none.
     fn faults(&mut self, of: &Scenario) -> FaultPlan {
         let mut plan = FaultPlan::default();
         if self.chance(3) {

@@ -1,4 +1,4 @@
-//! Values of a scenario's keys, each with its valid range.
+//! Deserializers for values of a scenario, which check their ranges.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ where
     T::try_from(whole).map_err(|_| D::Error::custom(format!("{whole} is too large")))
 }
 
-/// A line size that a memory pool offers.
+/// A line size that a memory pool offers, in bytes.
 pub(super) fn line_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let given = u32::deserialize(deserializer)?;
     let (least, most) = (Geometry::MIN_LINE, Geometry::MAX_LINE);
@@ -54,7 +54,7 @@ pub(super) fn line_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u3
     )))
 }
 
-/// Protocols by name.
+/// A protocol, by its name.
 pub(super) mod protocol {
     use latchwork_cluster::Protocol;
     use serde::de::Error;

@@ -1,4 +1,5 @@
-//! Settings of the protocol that differ from the defaults.
+//! [`Overrides`]: settings of the protocol that differ from the defaults. [`variants`]: the
+//! combinations that a hunt tries.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +8,15 @@ use latchwork_engine::NodeSettings;
 /// Settings by name, as [`NodeSettings::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
 
-/// The choice of settings and line sizes for drawn worlds.
+/// Whether drawn worlds vary the settings and the line size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Vary {
-    /// The defaults, and small lines.
+    /// Default settings, and small lines.
     #[default]
     Nothing,
-    /// Every third world has the defaults. The other worlds take the [`variants`] in order: N of
-    /// them in a row have each of the N variants once. In addition, every sixth world has any line
-    /// size that a memory pool offers.
+    /// Every third world has the default settings. The other worlds take the [`variants`] in turn,
+    /// so N such worlds in a row have each of the N variants once. In addition, a random sixth of
+    /// the worlds has any line size that a memory pool offers.
     Settings,
 }
 
@@ -30,9 +31,9 @@ impl Vary {
     }
 }
 
-/// All values of each setting that are worth a try (see
-/// [`Setting::tries`](latchwork_engine::Setting::tries)), alone and combined with each value of
-/// every other setting.
+/// The combinations of settings that a hunt tries: each value in
+/// [`Setting::tries`](latchwork_engine::Setting::tries) alone, and each pair of such values of two
+/// settings.
 pub fn variants() -> Vec<Overrides> {
     let all = || {
         let values = |at: usize| NodeSettings::TABLE[at].tries.iter();
@@ -48,7 +49,7 @@ pub fn variants() -> Vec<Overrides> {
     alone.chain(pairs).collect()
 }
 
-/// The settings as on a command line: `lease=0 takeover=on`, and `defaults` for none.
+/// The settings as text: `lease=0 takeover=on`, or `defaults` without any.
 pub fn in_words(overrides: &Overrides) -> String {
     if overrides.is_empty() {
         return "defaults".to_owned();

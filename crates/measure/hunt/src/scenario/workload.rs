@@ -28,6 +28,8 @@ pub enum Workload {
     Memory(MemoryLoad),
     /// A core workload of YCSB on a B-link tree.
     Ycsb(YcsbLoad),
+    /// Boxes that come and go in an R-tree, and queries.
+    Rtree(RtreeLoad),
 }
 
 /// The kinds of workloads.
@@ -45,17 +47,20 @@ pub enum WorkloadKind {
     Ycsb,
     /// [`Workload::Locks`].
     Locks,
+    /// [`Workload::Rtree`].
+    Rtree,
 }
 
 impl WorkloadKind {
     /// All kinds.
-    pub const ALL: [WorkloadKind; 6] = [
+    pub const ALL: [WorkloadKind; 7] = [
         WorkloadKind::Lines,
         WorkloadKind::Buffered,
         WorkloadKind::Tree,
         WorkloadKind::Memory,
         WorkloadKind::Ycsb,
         WorkloadKind::Locks,
+        WorkloadKind::Rtree,
     ];
 }
 
@@ -244,6 +249,28 @@ impl Default for TreeLoad {
     }
 }
 
+/// Boxes that come and go in an R-tree, and queries of all kinds. Each box has one task that
+/// inserts it; any task removes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RtreeLoad {
+    /// The number of boxes.
+    #[serde(deserialize_with = "within::<_, _, 1, 10_000>")]
+    pub boxes: u64,
+    /// Of a hundred operations, the number that is dropped at a random await.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub dropped: u64,
+    /// The most entries of a page, so that pages split often; 0 for as many as fit.
+    #[serde(deserialize_with = "entries")]
+    pub entries_per_page: u64,
+}
+
+impl Default for RtreeLoad {
+    fn default() -> Self {
+        RtreeLoad { boxes: 40, dropped: 0, entries_per_page: 3 }
+    }
+}
+
 /// Lines that are allocated, used, freed and allocated again, by all nodes. A third of the
 /// operations puts a new line into a slot. A third takes a line out and frees it, and a third reads
 /// one.
@@ -316,6 +343,7 @@ impl Workload {
             Workload::Tree(_) => WorkloadKind::Tree,
             Workload::Memory(_) => WorkloadKind::Memory,
             Workload::Ycsb(_) => WorkloadKind::Ycsb,
+            Workload::Rtree(_) => WorkloadKind::Rtree,
         }
     }
 
@@ -339,7 +367,7 @@ impl Workload {
                     format!("{loaded} of {keys} keys cannot be loaded: 0 to {keys} would do");
                 Err(ScenarioError::of_key("workload.tree.loaded", text))
             }
-            Workload::Tree(_) | Workload::Memory(_) => Ok(()),
+            Workload::Tree(_) | Workload::Memory(_) | Workload::Rtree(_) => Ok(()),
             Workload::Ycsb(load) => {
                 let problem = load.workload().err();
                 problem.map_or(Ok(()), |text| Err(ScenarioError::of_key("workload.ycsb.mix", text)))
@@ -360,6 +388,7 @@ impl Workload {
             Workload::Ycsb(load) => {
                 2 * load.records + 8 * tasks + of.total_operations().min(20_000) / 2
             }
+            Workload::Rtree(load) => 2 * load.boxes + 8 * tasks + of.total_operations().min(20_000),
             // Freed lines are not reused for a few ticks, and this small number of operations takes
             // no longer.
             Workload::Memory(load) => load.slots + 4 * tasks + of.total_operations().min(20_000),

@@ -1,14 +1,15 @@
 //! [`Shrinker`]: searches for a smaller world in which the same check fails.
 //!
-//! A smaller shape has fewer nodes, workers, tasks or operations, a simpler workload, fewer faults,
-//! default settings, or a calmer network. With fewer nodes, each task may get more operations. A
-//! cache without evictions counts as smaller.
+//! A *shape* is a scenario without its seed. A smaller shape has fewer nodes, workers, tasks or
+//! operations, a simpler workload, fewer faults, default settings, or a calmer network. With fewer
+//! nodes, each task may get more operations. A larger cache counts as smaller, because a world
+//! without evictions is simpler.
 //!
-//! A change of the shape changes the schedule and many random choices. So the failure may appear
-//! only under another seed, and each shape is tried with the failing seed and the seeds after it:
-//! 16 at first, up to 1024 in later rounds. Compare Zeller and Hildebrandt, "Simplifying and
-//! isolating failure-inducing input", 2002. Their method removes parts of a fixed input. Here a
-//! removed part changes the rest.
+//! Another shape has another schedule and other random choices. So the failure may need another
+//! seed. Each shape is tried with the failing seed and the seeds after it. The first round has 16
+//! seeds, and later rounds have up to 1024. Compare Zeller and Hildebrandt, "Simplifying and
+//! isolating failure-inducing input", 2002. Their method removes parts of a fixed input. Here the
+//! removal of a part changes the rest of the world.
 //!
 //! ```text
 //!   scenario ──► smaller shapes, in groups ──► each with many seeds, side by side
@@ -23,10 +24,10 @@ use crate::{Scenario, WorldCheck, WorldReport};
 /// The settings of a search for a smaller world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrinker {
-    /// The number of seeds per shape in the first round, at least 1: the failing seed and the
-    /// following ones. Each further round uses eight times as many, up to `seeds_max`.
+    /// The number of seeds per shape in the first round, at least 1: the failing seed and the seeds
+    /// after it. Each further round continues to eight times as many seeds, up to `seeds_max`.
     pub seeds: u64,
-    /// The limit of seeds per shape in later rounds.
+    /// The maximum number of seeds per shape.
     pub seeds_max: u64,
     /// The number of worlds that run in parallel, at least 1.
     pub jobs: usize,
@@ -41,10 +42,10 @@ impl Default for Shrinker {
 /// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shrunk {
-    /// The smallest failing scenario found. Without a failure in the given report: the given
+    /// The smallest failing scenario that was found. If the given report has no failure, the given
     /// scenario.
     pub scenario: Scenario,
-    /// The report of its world.
+    /// The report of this scenario's world.
     pub report: WorldReport,
     /// The number of worlds that ran.
     pub worlds: u64,
@@ -53,13 +54,13 @@ pub struct Shrunk {
 }
 
 impl Shrinker {
-    /// Returns the smallest scenario found that fails the same check as `report`. The search calls
-    /// `go_on` before every chunk of `jobs` worlds, and ends when it returns false. The worlds of a
-    /// chunk run on threads, and a single world runs on the calling thread. While `go_on` permits,
-    /// the scenario found does not depend on `jobs` or on the timing of threads.
+    /// Searches for a smaller scenario that fails the same check as `report`. The search calls
+    /// `go_on` before every chunk of `jobs` worlds, and ends when `go_on` returns false. The worlds
+    /// of a chunk run on threads. A chunk of one world runs on the calling thread. If `go_on`
+    /// always returns true, the result does not depend on `jobs` or on the timing of threads.
     ///
-    /// A world whose `run` panics on a thread of its own counts as one that passes. On the calling
-    /// thread the panic ends the search.
+    /// If `run` panics on a thread of its own, the world counts as one that passes. If `run` panics
+    /// on the calling thread, the panic ends the search.
     pub fn shrink(
         &self,
         scenario: &Scenario,
@@ -72,8 +73,8 @@ impl Shrinker {
         let Some(check) = best.report.failure.as_ref().map(|failure| failure.check) else {
             return best;
         };
-        // The seeds fewer than `tried` behind the failing seed have been tried with every shape.
-        // This round ends before `until`.
+        // Seeds are counted from the failing seed. Every shape has been tried with the first
+        // `tried` seeds. This round tries the seeds up to `until`.
         let (mut tried, mut until) = (0, self.seeds.max(1));
         'smaller: loop {
             for shape in shapes::smaller(&best.scenario) {
@@ -100,7 +101,8 @@ impl Shrinker {
     }
 }
 
-/// Runs worlds in parallel. Returns the first one, in their order, that fails this check.
+/// Runs worlds in parallel. Returns the first world, in the order of `worlds`, that fails this
+/// check.
 fn first_failing(
     worlds: Vec<Scenario>,
     check: WorldCheck,

@@ -1,13 +1,13 @@
-//! Smaller shapes of a scenario.
+//! Lists the smaller shapes of a scenario.
 
 use toml::{Table, Value};
 
 use crate::{FaultPlan, Network, Scenario};
 
-/// All valid scenarios that are one step smaller. All faults off comes first; then each number in
-/// turn, its largest steps first.
+/// All valid scenarios that are one step smaller. The first has no faults. Then each number is made
+/// smaller in turn, with the largest step first.
 pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
-    // A reader understands a failure best without faults by chance, so those go first.
+    // A failure without faults is the easiest to understand.
     let mut shapes = vec![Scenario { faults: FaultPlan::default(), ..of.clone() }];
     operations(of, &mut shapes);
     sizes(of, &mut shapes);
@@ -19,7 +19,7 @@ pub(super) fn smaller(of: &Scenario) -> Vec<Scenario> {
     shapes
 }
 
-/// Smaller numbers than `n`, from `least` up.
+/// Some numbers below `n`, from `least` upwards.
 fn below(n: u64, least: u64) -> impl Iterator<Item = u64> {
     let mut numbers = vec![least, n / 4, n / 2, n * 3 / 4, n.saturating_sub(1)];
     numbers.retain(|&number| number >= least && number < n);
@@ -46,13 +46,13 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
         for smaller in below(now, least) {
             let mut shape = of.clone();
             *size(&mut shape) = smaller as usize;
-            // Fewer nodes are left for faults.
+            // With fewer nodes, fewer nodes can have faults.
             let most = shape.compute_nodes as u32 - 1;
             shape.faults.deaths = shape.faults.deaths.min(most);
             shape.faults.lapses = shape.faults.lapses.min(most - shape.faults.deaths);
             shape.faults.lost_memory = shape.faults.lost_memory.min(shape.memory_nodes as u32);
             shape.faults.slow = shape.faults.slow.min(shape.compute_nodes as u32);
-            // The remaining nodes may need as many operations in total.
+            // The failure may need as many operations in total as before.
             let operations = (of.operations * now).div_ceil(smaller);
             let busier = Scenario { operations, ..shape.clone() };
             shapes.push(shape);
@@ -68,7 +68,7 @@ fn sizes(of: &Scenario, shapes: &mut Vec<Scenario>) {
     }
 }
 
-/// All smaller versions of the workload: each switch off, each number smaller.
+/// Adds shapes with a simpler workload: one switch off, or one number smaller.
 fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
     let Ok(document) = of.to_toml().parse::<Table>() else { return };
     let Some(Value::Table(kinds)) = document.get("workload") else { return };
@@ -92,7 +92,7 @@ fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
                     .and_then(|settings| settings.get_mut(key))
                 {
                     *place = value;
-                    // Values that the workload does not allow are refused here.
+                    // `parse` refuses values that are not valid.
                     shapes.extend(Scenario::parse(&changed.to_string()));
                 }
             }
@@ -100,7 +100,7 @@ fn workload(of: &Scenario, shapes: &mut Vec<Scenario>) {
     }
 }
 
-/// Each setting with its default value.
+/// Adds shapes with one setting at its default.
 fn settings(of: &Scenario, shapes: &mut Vec<Scenario>) {
     for name in of.settings.keys() {
         let mut shape = of.clone();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn shapes_come_to_an_end() {
-        // Every sequence of choices ends with a smallest shape.
+        // Each way to choose among smaller shapes ends at a smallest shape.
         for pick in [0_usize, 1, 7] {
             let mut scenario = full();
             for step in 0.. {

@@ -1,4 +1,4 @@
-//! Shrinking of a world with known failures.
+//! Tests the search with a function in place of a world, which fails for known scenarios.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +12,8 @@ fn report(scenario: &Scenario, check: Option<WorldCheck>) -> WorldReport {
     WorldReport { failure: check.map(failure), ..WorldReport::of_seed(scenario.seed) }
 }
 
-/// Fails with three nodes and eleven operations, under one seed in five. On a calm network it fails
-/// with another check.
+/// Fails with at least three nodes and eleven operations, under one seed in five. On a calm network
+/// another check fails.
 fn world(scenario: &Scenario) -> WorldReport {
     let big = scenario.compute_nodes >= 3 && scenario.operations >= 11;
     let check = match (scenario.seed % 5, scenario.network == Network::Calm) {

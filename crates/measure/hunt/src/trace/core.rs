@@ -9,6 +9,7 @@ use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 use super::entry::TraceEntry;
 use super::names::line_name;
 
+/// The state of a trace: the last `keep` entries, the number of older entries, and the names.
 pub(crate) struct Core {
     pub(super) keep: usize,
     pub(super) entries: VecDeque<TraceEntry>,
@@ -28,7 +29,8 @@ impl Core {
         self.entries.push_back(entry);
     }
 
-    /// The name of a line, if the address can be a line. The line keeps this name.
+    /// The name of a line. Gives the line a name if it has none. `None` if the address cannot be a
+    /// line.
     pub(super) fn name(&mut self, line: GlobalAddr) -> Option<&str> {
         let geometry = self.geometry;
         if !self.names.contains_key(&line) && !geometry?.is_line(line) {
@@ -38,7 +40,7 @@ impl Core {
         Some(name.or_insert_with(|| geometry.map_or(String::new(), |g| line_name(g, line))))
     }
 
-    /// `text` with names of lines in the place of addresses, and the first of these lines.
+    /// `text` with the addresses of lines replaced by their names, and the first of these lines.
     pub(super) fn readable(&mut self, text: &str) -> (String, Option<GlobalAddr>) {
         let (mut said, mut first, mut done) = (String::with_capacity(text.len()), None, 0);
         for (range, addr) in addresses(text) {

@@ -1,4 +1,4 @@
-//! [`TraceEntry`]: one event of a trace, with its data for logs and diagrams.
+//! [`TraceEntry`]: one event of a trace, for logs and diagrams.
 
 use std::fmt;
 
@@ -41,10 +41,10 @@ pub enum TraceKind {
         batch: u64,
         /// The sender.
         from: TraceParty,
-        /// The node of the memory.
+        /// The memory node.
         to: TraceParty,
     },
-    /// A message arrived in its inbox.
+    /// A message arrived in the inbox of its receiver.
     Delivered {
         /// The batch of the message; 0 for a duplicate.
         batch: u64,
@@ -72,16 +72,16 @@ pub enum TraceKind {
         from: TraceParty,
         /// The target of the batch.
         to: TraceParty,
-        /// Whether the batch never arrives. Diagrams draw a lost batch as an arrow that ends
-        /// nowhere.
+        /// Whether the batch was lost. Diagrams draw a lost batch as an arrow that ends between the
+        /// nodes.
         lost: bool,
     },
-    /// An event at one node: an operation of the workload, a change of the node's copies, or a
-    /// fault of the node.
+    /// An event at one node: an operation of the workload, a change of the ownership of a line, or
+    /// a fault of the node.
     Local {
         /// The node.
         who: TraceParty,
-        /// The worker, counted from 0, if a worker did it.
+        /// The worker, counted from 0, if the event is a worker's.
         worker: Option<usize>,
     },
     /// An event without a node.
@@ -93,9 +93,9 @@ pub enum TraceKind {
 pub struct TraceEntry {
     /// The virtual time.
     pub at: Time,
-    /// The number of events of the world so far.
+    /// The number of the world's events up to this entry.
     pub event: u64,
-    /// The kind of the event.
+    /// The kind of the event, with its nodes.
     pub what: TraceKind,
     /// The line of the event, if it has one.
     pub line: Option<GlobalAddr>,
@@ -121,7 +121,7 @@ impl TraceEntry {
     }
 }
 
-/// An instant in logs: microseconds with three digits after the point.
+/// A time as text: microseconds with three decimals.
 pub(crate) fn micros(at: Time) -> String {
     let nanos = at.as_nanos();
     format!("{}.{:03}", nanos / 1000, nanos % 1000)

@@ -1,4 +1,4 @@
-//! The log: one line per entry.
+//! Prints a trace as a log with one line per entry.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use latchwork_verbs::GlobalAddr;
 use super::{Trace, TraceEntry, TraceKind, micros};
 
 impl Trace {
-    /// The last `last` entries of the trace, one line each: for one line of the pool, or for all.
+    /// The last `last` entries of the trace as text, one line for each entry. With `line`, only
+    /// entries about this line of the pool and about the whole world.
     ///
     /// ```text
     ///      time us    event  who        line     what

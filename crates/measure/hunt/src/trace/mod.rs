@@ -1,4 +1,4 @@
-//! [`Trace`]: the events of a world, as readable entries.
+//! [`Trace`]: records the events of a world as readable entries.
 //!
 //! ```text
 //!   fabric ──Sight──► Recorder: names lines, words, messages ──► ring of the last entries
@@ -8,8 +8,8 @@
 //!                                                      log, diagram: of all, or of one line
 //! ```
 //!
-//! A trace changes nothing in the world. It draws no random number and schedules no event, so the
-//! event hash is the same with and without it.
+//! A trace changes nothing in the world: it draws no random number and schedules no event. So the
+//! event hash is the same with a trace and without.
 
 mod core;
 mod entry;
@@ -34,7 +34,7 @@ pub use entry::{TraceEntry, TraceKind, TraceParty};
 pub use names::word;
 use recorder::Recorder;
 
-/// Collects the events of a world, and keeps the last ones. Clones are the same trace.
+/// Collects the events of a world, and keeps the last entries. Clones share the entries.
 #[derive(Clone)]
 pub struct Trace {
     core: Rc<RefCell<Core>>,
@@ -70,8 +70,8 @@ impl Trace {
         Trace { core: Rc::new(RefCell::new(core)), recorder: Rc::default() }
     }
 
-    /// Records a cluster from now on. Call it once, after the cluster is built and before the
-    /// workload begins.
+    /// Starts to record the events of a cluster. The caller calls this once, before the workload
+    /// begins.
     pub fn attach(&self, cluster: &Simulated) {
         if let AnyFabric::Sim(fabric) = cluster.fabric() {
             self.core.borrow_mut().geometry = cluster.config().check().ok();
@@ -85,13 +85,12 @@ impl Trace {
         }
     }
 
-    /// Sets the name of a line in the log. Without a name, a line is called by its position in the
-    /// pool.
+    /// Sets the name of a line in the log. The default name of a line is its position in the pool.
     pub fn name(&self, line: GlobalAddr, name: String) {
         self.core.borrow_mut().names.insert(line, name);
     }
 
-    /// Adds a note of a worker.
+    /// Adds a note about a worker's action. `node` and `worker` count from 0.
     pub fn note(&self, at: Time, node: usize, worker: usize, text: String) {
         self.local(at, node, Some(worker), text);
     }
@@ -113,7 +112,7 @@ impl Trace {
     }
 
     fn add(&self, at: Time, what: TraceKind, text: String) {
-        // The caches changed before this entry, so their entries come first.
+        // Changes of the caches happened before this entry, so their entries come first.
         if let Some(recorder) = self.recorder.borrow_mut().as_mut() {
             recorder.look_at_caches();
         }
@@ -125,7 +124,7 @@ impl Trace {
         core.push(TraceEntry { at, event, what, line, text, result: String::new() });
     }
 
-    /// The line that a text contains, by address or by name, if there is one.
+    /// The line that a text names, by address or by name. `None` if the text names no line.
     pub fn line_named_in(&self, text: &str) -> Option<GlobalAddr> {
         let mut core = self.core.borrow_mut();
         let (_, by_address) = core.readable(text);
@@ -138,13 +137,13 @@ impl Trace {
         self.core.borrow().entries.iter().rev().find_map(|entry| entry.line)
     }
 
-    /// `text` with names of lines in the place of addresses.
+    /// `text` with the addresses of lines replaced by their names.
     #[cfg(test)]
     fn readable(&self, text: &str) -> String {
         self.core.borrow_mut().readable(text).0
     }
 
-    /// The name of a line.
+    /// The name of a line; its address if it has no name yet.
     pub fn name_of(&self, line: GlobalAddr) -> String {
         self.core.borrow().names.get(&line).cloned().unwrap_or_else(|| line.to_string())
     }
@@ -154,7 +153,7 @@ impl Trace {
         self.core.borrow().entries.iter().cloned().collect()
     }
 
-    /// The number of entries before the kept ones.
+    /// The number of older entries that were dropped.
     pub fn left_out(&self) -> u64 {
         self.core.borrow().left_out
     }
@@ -170,7 +169,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Whether `text` contains `word`, not as a part of a longer number or name.
+/// Whether `text` contains `word` as a whole word: "line 1" is not in "line 11".
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let part = |c: char| c.is_alphanumeric();

@@ -1,4 +1,4 @@
-//! The names of lines, latch words and batches in a log.
+//! Describes lines, latch words and batches as text.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub fn word(word: LatchWord) -> String {
     if text.is_empty() { "free".to_owned() } else { text }
 }
 
-/// The line with its latch word at `latch`, if there is one.
+/// The line that has its latch word at the address `latch`. `None` if no latch word is there.
 pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<GlobalAddr> {
     geometry.chunk_index(latch)?;
     let chunk = geometry.chunk_of(latch);
@@ -31,13 +31,13 @@ pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<Glo
     (within < geometry.latch_table_bytes()).then(|| geometry.line_addr(chunk, (within / 8) as u32))
 }
 
-/// The line that contains `addr`, if there is one.
+/// The line that contains the address `addr`. `None` if no line does.
 fn line_around(geometry: Geometry, addr: GlobalAddr) -> Option<GlobalAddr> {
     let start = GlobalAddr::from_bits(addr.bits() & !(u64::from(geometry.line_size()) - 1));
     geometry.is_line(start).then_some(start)
 }
 
-/// The name of a line: its index in the first chunk of memory node 0, or node, chunk and index.
+/// The name of a line: `line INDEX` in the first chunk of memory node 0, else with node and chunk.
 pub(crate) fn line_name(geometry: Geometry, line: GlobalAddr) -> String {
     let (node, chunk) = (line.node().0, geometry.chunk_index(line).unwrap_or(0));
     match (node, chunk, geometry.line_index(line)) {
@@ -47,7 +47,7 @@ pub(crate) fn line_name(geometry: Geometry, line: GlobalAddr) -> String {
     }
 }
 
-/// The description of a batch: its line, and its work requests as text.
+/// The line of a batch, if it has one, and its work requests as text.
 pub(crate) fn batch(
     geometry: Geometry,
     from: ComputeNodeId,
@@ -133,7 +133,8 @@ fn on_memory(
     (line, text)
 }
 
-/// The word operation that `from` carries out with this verb, if the word discipline has it.
+/// The name of the word operation for which the node `from` posts this atomic verb. `None` if no
+/// word operation has this verb.
 fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
     let plain = [
         (WordOp::AcquireShared, "AcquireShared"),

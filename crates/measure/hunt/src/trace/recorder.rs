@@ -1,4 +1,4 @@
-//! [`Recorder`]: turns events of the fabric and changes in the caches into entries.
+//! [`Recorder`]: turns events of the fabric and changes of ownership in the caches into entries.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use super::core::Core;
 use super::names::{batch, line_of_latch, word};
 use super::{TraceEntry, TraceKind, TraceParty};
 
-/// The number of lines whose holders are watched: those of the last batches.
+/// The recorder watches the ownership of this many lines: the lines of the latest batches.
 const LINES_WATCHED: usize = 16;
 
 pub(crate) struct Recorder {
@@ -25,7 +25,7 @@ pub(crate) struct Recorder {
     kernel: Kernel,
     geometry: Geometry,
     nodes: Vec<Arc<Node>>,
-    /// The batches in flight: their numbers, lines and words.
+    /// The batches in flight, by the number of their flight in the fabric.
     under_way: BTreeMap<u32, Posted>,
     posted: u64,
     recent: VecDeque<GlobalAddr>,
@@ -53,7 +53,8 @@ impl Recorder {
     }
 
     pub(crate) fn see(&mut self, sight: &Sight<'_>) {
-        // A node's change of a line stands before the batch that it posts for the line.
+        // A node changes its copy before it posts the batch for the line, so the change comes
+        // first.
         self.look_at_caches();
         let from = TraceParty::Compute(sight.from);
         let to = match sight.target {
@@ -136,7 +137,8 @@ impl Recorder {
         self.recent.push_back(line);
     }
 
-    /// The address of the word of an atomic.
+    /// The address of the latch word of an atomic request. `None` if the request is on other
+    /// memory.
     fn latch(&self, sight: &Sight<'_>, request: usize) -> Option<GlobalAddr> {
         let Target::Memory(node) = sight.target else { return None };
         let (remote, _) = sight.requests.get(request)?.remote()?;
@@ -151,7 +153,7 @@ impl Recorder {
         self.latch(sight, sight.requests.iter().position(atomic)?)
     }
 
-    /// Adds entries for watched lines whose owners have changed.
+    /// Adds an entry for each node whose ownership of a watched line has changed.
     pub(crate) fn look_at_caches(&mut self) {
         let mut changes = Vec::new();
         for &line in &self.recent {

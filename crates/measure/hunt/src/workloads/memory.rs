@@ -1,4 +1,4 @@
-//! Lines that are allocated, used, freed and allocated again, by all nodes.
+//! The workload `memory`: all nodes allocate lines, use them and free them.
 //!
 //! ```text
 //!   slots, known to all:  | line, stamp | line, stamp | empty | ..     on one line of their own
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An operation that has read a slot may read the slot's line, even if another task frees the line
-//! in the meantime. Until the operation ends, the line is not reused. So a reader never finds a
-//! foreign stamp there.
+//! meanwhile. The epochs prevent the reuse of the line until the operation has ended. So a reader
+//! that finds another stamp has found a bug.
 
 mod record;
 
@@ -35,7 +35,8 @@ pub(crate) use record::MemoryRecord;
 const SLOTS: ObjectKind = ObjectKind(7);
 const NAME: &str = "slots";
 
-/// The most waits for a line in one operation: for the slots, for the line, and for the allocation.
+/// Maximum number of waits for a line in one operation: for the slots, for the line, and for the
+/// allocation.
 const ACCESSES_MAX: u32 = 8;
 
 /// The workload.
@@ -46,7 +47,7 @@ pub(crate) struct Memory {
     plant: Option<SeededBug>,
     observer: Rc<Observer>,
     slots: Cell<GlobalAddr>,
-    /// The number of full slots at the end, as the first inspecting worker reads it.
+    /// The number of full slots at the end, as an inspecting worker has read it.
     full: Cell<Option<u64>>,
     record: RefCell<MemoryRecord>,
 }
@@ -205,8 +206,8 @@ impl Client<'_> {
         self.load.observer.operation(self.process, about, entered).await
     }
 
-    /// Fills a line before any other task knows of it, then puts it into a slot. If the slot is
-    /// full, the line is freed.
+    /// Fills a new line, which no other task knows, and puts it into a slot. If the slot is full,
+    /// frees the line.
     async fn put(&self, at: u64, stamp: u64) -> Result<(), MemoryError> {
         let (memory, observer) = (&self.member.memory, &self.load.observer);
         let line = memory.allocate().await?;

@@ -1,4 +1,4 @@
-//! The workloads of a cluster, in a world or on threads.
+//! The workloads, which run in a world or on threads.
 
 pub(crate) mod buffered;
 pub(crate) mod lines;
@@ -7,6 +7,7 @@ pub(crate) mod locks;
 pub(crate) mod memory;
 mod named;
 pub(crate) mod record;
+pub(crate) mod rtree;
 pub(crate) mod tree;
 pub(crate) mod ycsb;
 
@@ -16,7 +17,7 @@ use crate::scenario::{Scenario, Workload};
 use crate::world::Observer;
 use load::Load;
 
-/// The workload of a scenario.
+/// Makes the workload of a scenario.
 ///
 /// # Errors
 /// The mistake in the scenario.
@@ -26,6 +27,7 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
         Workload::Buffered(load) => Rc::new(buffered::Buffered::new(scenario, load, observer)),
         Workload::Locks(load) => Rc::new(locks::Locks::new(scenario, load, observer)),
         Workload::Tree(load) => Rc::new(tree::TreeWork::new(scenario, load, observer)),
+        Workload::Rtree(load) => Rc::new(rtree::Boxes::new(scenario, load, observer)),
         Workload::Memory(load) => Rc::new(memory::Memory::new(scenario, load, observer)),
         Workload::Ycsb(load) => Rc::new(ycsb::Ycsb::new(scenario, load, observer)?),
     })

@@ -1,4 +1,4 @@
-//! Lines that nodes find by their names in the pool's catalogue.
+//! Names lines in the pool's catalogue, so that workers on other threads find the lines.
 
 use latchwork_cluster::Member;
 use latchwork_memnode::ObjectKind;
@@ -25,14 +25,14 @@ pub(super) async fn publish_all(member: &Member, lines: &[GlobalAddr]) -> Result
     Ok(())
 }
 
-/// Waits for the line with this name.
+/// Waits for the line with this name, until the time `by`.
 pub(super) async fn find(member: &Member, name: &str, by: Time) -> Result<GlobalAddr, String> {
     let port = member.memory.port();
     let found = member.catalogue.wait_for(port, &member.handle, name, by).await;
     found.map(|entry| GlobalAddr::from_bits(entry.value)).map_err(|error| error.to_string())
 }
 
-/// Waits for several lines of a workload.
+/// Waits for the lines 0 to `count` - 1 of a workload, until the time `by`.
 pub(super) async fn find_all(
     member: &Member,
     count: u64,

@@ -1,4 +1,4 @@
-//! The reaction of the other nodes to a crash or a lost lease, in worlds with death notices.
+//! The reactions of the other nodes to a crash or a lost lease, in worlds with death notices.
 //!
 //! ```text
 //!   C3 dies, or loses its lease
@@ -8,8 +8,8 @@
 //!                 └── each compute node, later:       reclaims C3
 //! ```
 //!
-//! The machines of `latchwork_peers` decide what each node does, and in which order, as in a
-//! cluster of processes. This file draws when.
+//! The peer machines ([`Order`]) decide what each node does, and in which order, as in a cluster of
+//! processes. This file draws the times.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,11 @@ use super::injected_faults::Strike;
 use super::order::{self, Due, Order, nodes_of};
 use crate::Scenario;
 
-/// The random stream of the reactions. With its own stream, the faults do not depend on them.
+/// The random stream of the reactions. Reactions have a stream of their own, so that the faults do
+/// not depend on the reactions.
 const STREAM: u64 = u64::MAX - 1;
 
-/// The reaction of one node to the loss of another.
+/// The reaction of one node to the loss of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reaction {
     Fence { by: SimulatedNode, dead: usize },
@@ -34,8 +35,8 @@ pub(super) enum Reaction {
     Reclaim { node: usize, dead: usize },
 }
 
-/// The coming faults and reactions, by time since the workload began. The number orders entries of
-/// the same time.
+/// The coming faults and reactions, by the time since the start of the workload. The number orders
+/// entries of the same time.
 pub(super) type Agenda = BTreeMap<(Duration, usize), Coming>;
 
 /// A fault, or a reaction to a fault.
@@ -47,17 +48,17 @@ pub(super) enum Coming {
 
 /// Adds an entry to the agenda.
 pub(super) fn add(agenda: &mut Agenda, at: Duration, coming: Coming) {
-    // The earlier of two entries with the same time has the lower number, so no entry is lost.
+    // A later entry of the same time gets the next number, so no entry is overwritten.
     let last = agenda.range((at, 0)..=(at, usize::MAX)).next_back().map_or(0, |((_, n), _)| n + 1);
     agenda.insert((at, last), coming);
 }
 
-/// The lost nodes, the order in which the others react, and the tasks that reclaim lost nodes.
+/// The lost nodes, the peer machines of the others, and the tasks that reclaim lost nodes.
 pub(super) struct Deaths {
     notified: Duration,
     random: RefCell<WorkloadRandom>,
     gone: RefCell<Vec<usize>>,
-    /// Made at the first loss: most worlds have none.
+    /// Made at the first loss, because most worlds lose no node.
     machines: RefCell<Option<Order>>,
     reclaims: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
 }
@@ -77,7 +78,7 @@ impl Deaths {
         Duration::from_nanos(self.random.borrow_mut().below(most.as_nanos() as u64 + 1))
     }
 
-    /// Schedules the reactions of all other nodes to the loss of a node at `at`.
+    /// Schedules the reactions of all other nodes to the loss of the node `dead` at the time `at`.
     pub(super) fn gone(&self, cluster: &Simulated, at: Duration, dead: usize, agenda: &mut Agenda) {
         if self.notified.is_zero() {
             return;
@@ -98,7 +99,7 @@ impl Deaths {
     /// Carries out a reaction. Returns false if the reacting node is lost itself.
     ///
     /// # Panics
-    /// When the order of a death does not call for the reaction.
+    /// When the peer machine of the node has not asked for the reaction.
     pub(super) fn react(
         &self,
         cluster: &Simulated,
@@ -144,13 +145,13 @@ impl Deaths {
         }
     }
 
-    /// Whether all reclaims have ended, except those of lost nodes.
+    /// Whether all reclaims have ended. Reclaims by nodes that are lost themselves do not count.
     pub(super) fn are_over(&self, cluster: &Simulated) -> bool {
         let reclaims = self.reclaims.borrow();
         reclaims.iter().all(|(node, _, task)| task.is_finished() || !cluster.lives(*node))
     }
 
-    /// The number of nodes that a live node has reclaimed. An error names a node that could not be
+    /// The number of lost nodes that have been reclaimed. An error names a lost node that was not
     /// reclaimed.
     pub(super) fn reclaimed(&self, cluster: &Simulated) -> Result<u64, String> {
         let mut machines = self.machines.borrow_mut();
@@ -175,7 +176,7 @@ impl Deaths {
 }
 
 impl Reaction {
-    /// The reaction for messages: a compute node's index, and the text.
+    /// The reaction as text for the trace, and the compute node to show it at.
     pub(super) fn notified(self) -> (usize, String) {
         match self {
             Reaction::Fence { by: SimulatedNode::Compute(node), dead } => {

@@ -1,4 +1,4 @@
-//! Faults of whole nodes, and their times.
+//! The injected faults of whole nodes, and the draw of their times.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use latchwork_workload::random::WorkloadRandom;
 
 use crate::{NodeFaults, Scenario};
 
-/// A fault of a node. Nodes count from 0.
+/// A fault of a whole node. Nodes count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Strike {
     Pause {
@@ -18,11 +18,11 @@ pub(super) enum Strike {
     Death {
         node: usize,
     },
-    /// A crash of a node whose submitted requests stay in flight.
+    /// A crash of a node. Its submitted requests stay in flight.
     Silence {
         node: usize,
     },
-    /// The end of a lease.
+    /// The end of a node's lease. The node keeps running.
     Lapse {
         node: usize,
     },
@@ -35,11 +35,11 @@ pub(super) enum Strike {
     },
 }
 
-/// The random stream of the faults. With its own stream, the operations of the tasks do not depend
-/// on them.
+/// The random stream of the faults. Faults have a stream of their own, so that the tasks draw the
+/// same operations with and without faults.
 const STREAM: u64 = u64::MAX;
 
-/// The faults of a scenario, ordered by their times since the workload began.
+/// The faults of a scenario, with their times since the start of the workload, in order.
 pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     let plan = &scenario.faults;
     let mut random = WorkloadRandom::for_stream(scenario.seed, STREAM);
@@ -68,7 +68,8 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
         add(&mut random, Strike::Lapse { node: left[at] });
     }
     if plan.told_us > 0 {
-        // Requests in flight of a dead node make a difference only where other nodes fence it.
+        // Requests of a dead node that stay in flight test fencing, so they exist only in worlds
+        // with death notices.
         for (_, strike) in &mut strikes {
             if let &mut Strike::Death { node } = strike
                 && random.below(2) == 0
@@ -78,7 +79,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
         }
     }
     strikes.sort_by_key(|(at, _)| *at);
-    // A paused node wakes up before the faults end.
+    // A pause ends before the end of all faults.
     for (at, strike) in &mut strikes {
         if let Strike::Pause { lasts, .. } = strike {
             *lasts = (*lasts).min(plan.until() - *at);
@@ -87,7 +88,7 @@ pub(super) fn strikes(scenario: &Scenario) -> Vec<(Duration, Strike)> {
     strikes
 }
 
-/// `count` of `of` nodes, each at most once.
+/// `count` different random nodes out of `of` nodes.
 fn some(random: &mut WorkloadRandom, of: usize, count: u32) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..of).collect();
     let count = (count as usize).min(of);
@@ -139,14 +140,14 @@ impl Strike {
         }
     }
 
-    /// Ends the fault.
+    /// Ends a fault that does not end by itself: a slow node becomes fast again.
     pub(super) fn heal(self, cluster: &Simulated) {
         if let Strike::Slow { node, .. } = self {
             cluster.slow_down(node, 1);
         }
     }
 
-    /// The fault for messages.
+    /// The fault as text for the trace, and the compute node to show it at.
     pub(super) fn notified(self) -> (usize, String) {
         match self {
             Strike::Pause { node, lasts } => (node, format!("pauses for {lasts:?}")),

@@ -1,4 +1,5 @@
-//! A world: its cluster, its workers, and the run from the first event to the report.
+//! Runs a world: starts its cluster, drives it from the first event to the end, and makes the
+//! report.
 //!
 //! ```text
 //!   start ─► set up ─► work ───────────────────► inspect ─► leave ─► settle ─► check
@@ -44,7 +45,7 @@ pub fn run(scenario: &Scenario) -> WorldReport {
     drive(scenario, None)
 }
 
-/// Like [`run`], and records the events in `trace`.
+/// As [`run`], and records the events in `trace`.
 pub fn run_traced(scenario: &Scenario, trace: &mut Trace) -> WorldReport {
     drive(scenario, Some(trace.clone()))
 }
@@ -68,8 +69,8 @@ fn drive(scenario: &Scenario, trace: Option<Trace>) -> WorldReport {
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         observer.fail(WorldCheck::Panic, panic_text(&*panic));
-        // The world may be in any state after a panic. Dropping the world could panic again and end
-        // the whole program. Worlds that panic are few, so the world is leaked.
+        // After a panic the world may be in any state. Dropping the world could panic again and end
+        // the whole program. So the world is leaked. Worlds that panic are few.
         std::mem::forget(place.borrow_mut().take());
     }
     let world = place.into_inner();
@@ -85,29 +86,30 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
-/// The limit for the set-up of the workload.
+/// The limit for the set-up of the workload, in virtual time.
 const SET_UP_LIMIT: Duration = Duration::from_secs(60);
 
-/// The interval of the check for operations that take too long.
+/// The interval, in virtual time, of the check for operations that take too long.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The time in which messages in flight arrive at the end.
+/// Virtual time at the end in which messages in flight arrive.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The most events of a world, without an allowance for each operation. A world with more events
-/// makes no progress. Of thousands of worlds none needs a third of this.
+/// The maximum number of events of a world is this number, plus an allowance for each operation. A
+/// world with more events counts as one without progress. Measured worlds need less than a third of
+/// the maximum.
 ///
-/// Most events are in worlds that lose messages. A node may wait in vain for a line that a lost
-/// message has locked. The node repeats its request about three hundred times within a deadline of
-/// ten milliseconds. Each request has about ten events for each node that gets it.
+/// Worlds that lose messages have the most events. After a lost message, a node may request a line
+/// in vain until its deadline. In ten milliseconds, the node repeats the request about three
+/// hundred times. Each request has about ten events for each receiver.
 const EVENTS_MAX: u64 = 1_000_000;
 const EVENTS_PER_OPERATION_MAX: u64 = 4_000;
 
-/// The bytes that READs and WRITEs copy when payloads are elided. The memory pool and the header of
-/// a line need them.
+/// The number of bytes that READs and WRITEs copy when payloads are elided. The memory pool and the
+/// headers of lines need these bytes.
 const ELIDED: u32 = 512;
 
-/// A failure was found and reported.
+/// The error of a step after the observer has recorded a failure.
 struct Failed;
 
 struct World {
@@ -119,10 +121,11 @@ struct World {
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
     node_faults: Cell<NodeFaults>,
     deaths: Deaths,
-    /// For each node, the frames lost to lines of lost nodes, when all nodes had been notified.
+    /// For each node, the number of lost frames at the time when all nodes had been notified. A
+    /// lost frame waits for an answer of a lost node.
     lost_frames: RefCell<Vec<usize>>,
     tree: RefCell<Option<TreeStatistics>>,
-    /// Keys for which the check had no result.
+    /// Keys for which the check of linearizability gave up.
     undecided: Cell<u64>,
 }
 
@@ -157,7 +160,7 @@ impl World {
     }
 
     fn run(&self) -> Verdict {
-        // The failure has been reported already.
+        // The observer has the failure.
         if self.live().is_err() {
             return Ok(());
         }
@@ -179,7 +182,7 @@ impl World {
         self.inspect()?;
         if self.has_survivors() {
             self.press()?;
-            // The content of a lost memory node cannot be changed.
+            // A lost memory node cannot be written, so this check cannot succeed.
             if self.scenario.faults.lost_memory == 0 {
                 self.check_epochs()?;
             }
@@ -212,7 +215,8 @@ impl World {
             for (at, strike) in &strikes {
                 deaths::add(&mut agenda, *at, Coming::Strike(*strike));
             }
-            // Reactions to faults may come after the end of the faults.
+            // Reactions to faults may come after the last fault, so the agenda is followed to its
+            // end.
             self.follow(begin, &mut agenda, plan.until())?;
             self.go_on(begin + plan.until(), &|| false)?;
             self.cluster.network().set_faults(Faults::NONE);
@@ -224,7 +228,8 @@ impl World {
         self.reclaim()
     }
 
-    /// Runs the world through all entries of the agenda before `until`.
+    /// Runs the world, and carries out all entries of the agenda before `until`. Times count from
+    /// `begin`.
     fn follow(&self, begin: Time, agenda: &mut Agenda, until: Duration) -> Result<(), Failed> {
         while let Some(next) = agenda.first_entry() {
             let (at, _) = *next.key();
@@ -267,13 +272,13 @@ impl World {
         }
     }
 
-    /// Waits until the lost nodes are reclaimed, in a world with death notices.
+    /// Waits until all reclaims of lost nodes have ended, and counts them.
     fn reclaim(&self) -> Result<(), Failed> {
         let over = || self.deaths.are_over(&self.cluster);
         if !self.go_on(Time::MAX, &over)? {
             return self.failed(WorldCheck::Starvation, "a reclaim has no end".to_owned());
         }
-        // The content of a lost memory node cannot be changed.
+        // A lost memory node cannot be written, so this check cannot succeed.
         if self.scenario.faults.lost_memory > 0
             || self.scenario.plant == Some(SeededBug::BuriesNobody)
         {
@@ -300,10 +305,10 @@ impl World {
         self.all_end(&tasks)
     }
 
-    /// Ends every worker as a program does: the worker leaves, and does not run any more.
+    /// Ends each worker as a program does: the worker leaves the cluster, and runs no more.
     fn leave(&self) -> Result<(), Failed> {
-        // After the loss of a memory node, no node can publish its epoch. Each attempt takes until
-        // the deadline.
+        // After the loss of a memory node, no node can publish its epoch, and each attempt fails at
+        // its deadline.
         let lost = self.scenario.faults.lost_memory > 0;
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
@@ -313,10 +318,10 @@ impl World {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
-                    // The node is not a member any more.
+                    // The node has lost its lease, so its verbs fail.
                     Err(MemoryError::Fabric(VerbError::SelfFenced))
                         if observer.has_lapsed(member.node) => {}
-                    // Every verb completes, whatever else happened.
+                    // No other error is permitted here.
                     Err(error) => observer.fail(WorldCheck::Leak, format!("{process}: {error}")),
                 }
             })
@@ -326,9 +331,9 @@ impl World {
         let leaving: Vec<_> = tasks.into_iter().map(|(_, task)| task).zip(workers).collect();
         let leaving = RefCell::new(leaving);
         let all_gone = || {
-            // A worker that has left serves other nodes until it has nothing in flight. No other
-            // worker could take its completions. A future of the worker takes the result of its
-            // batch in the sweep after the completion.
+            // A worker that has left still runs until it has nothing in flight, because no other
+            // worker could take its completions. With all memory nodes, the check waits until the
+            // worker's futures have taken their results, one sweep after the completion.
             leaving.borrow_mut().retain(|(task, (_, member))| {
                 let port = member.memory.port();
                 let open = if lost { port.in_flight() } else { port.operations() };
@@ -351,7 +356,7 @@ impl World {
         self.failed(WorldCheck::Starvation, "workers do not leave, and nothing happens".to_owned())
     }
 
-    /// Checks the state after all workers have left.
+    /// Checks nodes, latch words and lines after all workers have left.
     fn check_rest(&self) -> Verdict {
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             if !self.cluster.is_dead(at) {
@@ -378,7 +383,8 @@ impl World {
         Err(Failed)
     }
 
-    /// Runs the world until `deadline` or `done`, with all checks after every event.
+    /// Runs the world until `deadline` or until `done` returns true. Runs the checks after every
+    /// event, if the scenario wants them.
     fn step_until(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<RunEnd, Failed> {
         let mut steps = self.steps.borrow_mut();
         let kernel = self.cluster.kernel();
@@ -395,8 +401,8 @@ impl World {
         Ok(end)
     }
 
-    /// Like [`step_until`](World::step_until). Fails when an operation takes too long, or when time
-    /// does not advance. Returns whether `done`.
+    /// As [`step_until`](World::step_until). Fails also when an operation takes too long, and when
+    /// the world has too many events. Returns whether `done` returned true.
     fn go_on(&self, deadline: Time, done: &dyn Fn() -> bool) -> Result<bool, Failed> {
         let operations = self.scenario.total_operations();
         let events_max = EVENTS_MAX + operations * EVENTS_PER_OPERATION_MAX;

@@ -1,4 +1,4 @@
-//! [`Observer`]: the reports of the workload, and the first failure.
+//! [`Observer`]: receives the reports of the workload, and keeps the first failure.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Simulated};
 use latchwork_coherence::MemoryError;
+use latchwork_rtree::RTreeError;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
 use latchwork_verbs::{GlobalAddr, Target, VerbError};
@@ -17,10 +18,10 @@ use latchwork_verbs_sim::{FaultCounts, SimFabric};
 use crate::checks::listed;
 use crate::{Checks, FaultPlan, Scenario, Trace, WorldCheck, WorldFailure};
 
-/// A task, which does one operation after the other.
+/// A task of the workload, which executes one operation after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Process {
-    /// The number among all tasks of the world, from 1.
+    /// The number of the task among all tasks of the world, from 1.
     pub(crate) number: u32,
     pub(crate) node: usize,
     pub(crate) worker: usize,
@@ -33,8 +34,8 @@ impl Process {
         Process { number, node: member.node, worker: member.worker, task }
     }
 
-    /// A task of the first worker of a node, after the work of the workload. It has the number of
-    /// the first task of its node.
+    /// A task of the first worker of a node that reads all data after the work. This task has the
+    /// number of the node's first task.
     pub(crate) fn looking(member: &Member, scenario: &Scenario) -> Process {
         let number = 1 + (member.node * scenario.workers * scenario.tasks) as u32;
         Process { number, node: member.node, worker: 0, task: 0 }
@@ -44,21 +45,21 @@ impl Process {
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Process { number, node, worker, .. } = self;
-        // Nodes have the numbers of the latch words, which begin at 1.
+        // Messages count nodes from 1, like latch words.
         write!(f, "task {number} (node {}, worker {worker})", node + 1)
     }
 }
 
-/// Errors of operations.
+/// What the observer needs to know about an error of an operation.
 pub(crate) trait Failing: fmt::Display {
     /// Whether a deadline has passed.
     fn is_timeout(&self) -> bool;
 
-    /// Whether an operation may end with this error when nodes, messages or connections are lost.
-    /// An error of the fabric also needs a cause.
+    /// Whether an operation may end with this error in a world that loses nodes, messages or
+    /// connections. For an error of the fabric, a lost node must also explain it.
     fn is_clean(&self) -> bool;
 
-    /// The error of the fabric, if it is one.
+    /// The error of the fabric that caused this error, if there is one.
     fn of_fabric(&self) -> Option<VerbError>;
 }
 
@@ -102,6 +103,29 @@ impl Failing for TreeError {
     }
 }
 
+impl Failing for RTreeError {
+    fn is_timeout(&self) -> bool {
+        match self {
+            RTreeError::Memory(error) => error.is_timeout(),
+            other => matches!(other, RTreeError::Starved { .. }),
+        }
+    }
+
+    fn is_clean(&self) -> bool {
+        match self {
+            RTreeError::Memory(error) => error.is_clean(),
+            other => matches!(other, RTreeError::Starved { .. }),
+        }
+    }
+
+    fn of_fabric(&self) -> Option<VerbError> {
+        match self {
+            RTreeError::Memory(error) => error.of_fabric(),
+            _ => None,
+        }
+    }
+}
+
 /// An operation in progress.
 struct Open {
     what: &'static str,
@@ -110,7 +134,8 @@ struct Open {
     limit: Duration,
 }
 
-/// The reports of the workload, and the first failure. All tasks of one world share it.
+/// Receives the reports of the workload, and keeps the first failure. All tasks of one world share
+/// the observer.
 pub(crate) struct Observer {
     seed: u64,
     may_fail: bool,
@@ -126,15 +151,15 @@ pub(crate) struct Observer {
     notified: RefCell<Vec<(GlobalAddr, Option<u64>)>>,
     operations: Cell<u64>,
     clean_errors: Cell<u64>,
-    /// The lost nodes: verbs to them may fail.
+    /// The lost nodes. Verbs to a lost node may fail.
     gone: RefCell<Gone>,
-    /// Called after every operation that ends well.
+    /// The function to call after every successful operation.
     on_end: RefCell<Option<OnEnd>>,
 }
 
 type OnEnd = Box<dyn Fn(Process)>;
 
-/// The lost nodes: verbs to them may fail.
+/// The lost nodes. Verbs to a lost node may fail.
 #[derive(Default)]
 struct Gone {
     compute: Vec<usize>,
@@ -144,12 +169,12 @@ struct Gone {
 }
 
 impl Gone {
-    /// Whether an operation of a task on this node may fail with this error of the fabric.
+    /// Whether lost nodes explain this error of the fabric in an operation of a task on `node`.
     fn explains(&self, node: usize, error: VerbError) -> bool {
         let is_lapsed = self.lapsed.contains(&node);
         match error {
             VerbError::SelfFenced => is_lapsed,
-            // Any node may have fenced this one.
+            // Any other node may have fenced this node.
             VerbError::Disconnected { .. } if is_lapsed => true,
             VerbError::Disconnected { target } | VerbError::Unreachable { target } => {
                 match target {
@@ -196,8 +221,8 @@ impl Observer {
         self.kernel.get().map_or(Time::ZERO, Kernel::now)
     }
 
-    /// The time for recorded calls. In a world it is the world's time, which orders all effects. A
-    /// worker's own clock runs ahead of the world's time by the cost of its polling.
+    /// The time to record for a call. In a world this is the world's time, because it orders all
+    /// effects. A worker's own clock is ahead of it by the cost of the worker's polling.
     pub(crate) fn time(&self, handle: &Handle) -> Time {
         self.kernel.get().map_or_else(|| handle.now(), Kernel::now)
     }
@@ -206,7 +231,7 @@ impl Observer {
 
     /// Records a failure. The first failure counts.
     pub(crate) fn fail(&self, check: WorldCheck, text: String) {
-        // Payloads may be elided in such a world, so these checks mean nothing.
+        // Such a world may have elided payloads, so these two checks would fail without a bug.
         if self.checks == Checks::None && matches!(check, WorldCheck::Values | WorldCheck::Leak) {
             return;
         }
@@ -224,8 +249,9 @@ impl Observer {
 
     // ---- reports of the workload ----------------------------------------------------------------
 
-    /// Runs one operation of a task, which waits for at most `accesses` lines. `on` describes its
-    /// object for messages. Returns the answer, or `None` after an error.
+    /// Runs one operation of a task. The operation waits for at most `accesses` lines, which gives
+    /// its time limit. `what` and `on` describe it in messages. Returns the answer, or `None` after
+    /// an error. An error that is not permitted becomes the failure.
     pub(crate) async fn operation<T, E: Failing>(
         &self,
         process: Process,
@@ -265,7 +291,8 @@ impl Observer {
         }
     }
 
-    /// Records the loss of a compute node. With `runs` it has only lost its lease and runs on.
+    /// Records the loss of a compute node. With `runs` the node has lost its lease and keeps
+    /// running.
     pub(super) fn is_gone(&self, node: usize, runs: bool) {
         let mut gone = self.gone.borrow_mut();
         gone.compute.push(node);
@@ -282,15 +309,16 @@ impl Observer {
         self.gone.borrow_mut().memory.push(memory);
     }
 
-    /// Sets the function that is called after every operation that ends well.
+    /// Sets the function to call after every successful operation.
     pub(crate) fn on_end(&self, told: impl Fn(Process) + 'static) {
         *self.on_end.borrow_mut() = Some(Box::new(told));
     }
 
-    /// Sets the value that both ends of a line have from now on, in every copy. `None` means that
-    /// the ends need not agree any more. The writer calls this while it holds the local latch.
+    /// Reports the value that both ends of a line have from now on, in every readable copy. `None`
+    /// means that the ends need not be equal any more. The writer calls this while it holds the
+    /// local latch.
     pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
-        // On threads no check runs after every step.
+        // On threads no check runs after every event.
         if self.checks == Checks::All && self.kernel.get().is_some() {
             self.notified.borrow_mut().push((line, ends));
         }
@@ -316,7 +344,7 @@ impl Observer {
 
     // ---- results --------------------------------------------------------------------------------
 
-    /// An operation that takes too long, on a node that `lives`.
+    /// The text about an operation that takes too long. Operations of dead nodes do not count.
     pub(super) fn overdue(&self, now: Time, lives: impl Fn(usize) -> bool) -> Option<String> {
         let open = self.open.borrow();
         let (process, Open { what, on, since, limit }) =
@@ -358,14 +386,15 @@ impl Observer {
         }
     }
 
-    /// The number of verbs, and of faults by chance.
+    /// The number of verbs, and the number of faults of batches and messages.
     pub(super) fn network_counts(&self) -> (u64, FaultCounts) {
         let network = self.network.get();
         network.map_or((0, FaultCounts::default()), |n| (n.verbs(), n.fault_counts()))
     }
 }
 
-/// The time beyond the deadlines of the accesses. A paused node ends no operation during the pause.
+/// The time that an operation may take beyond the deadlines of its accesses: pauses and delays
+/// extend it.
 fn margin(plan: &FaultPlan) -> Duration {
     let pauses = Duration::from_micros(plan.pause_us) * plan.pauses;
     let late = Duration::from_micros(plan.delay_us) * 4;

@@ -1,4 +1,5 @@
-//! [`Order`]: the machines that decide what each node of a world does about a death.
+//! [`Order`]: the peer machines of all nodes of a world. The machines decide what each node does
+//! after a death.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +10,21 @@ use latchwork_peers::{
 };
 use latchwork_verbs::MemoryNodeId;
 
-/// The member epoch of every node of a world: ids are given once.
+/// The member epoch of every node: in a world, no node joins again.
 const EPOCH: u64 = 1;
 
-/// A reclaim that has become due: the node that reclaims, and the dead node.
+/// A reclaim that a machine has asked for: the node that reclaims, and the dead node.
 pub(super) type Due = (usize, usize);
 
-/// The machines of all nodes, and the view that all of them have.
+/// The peer machines of all nodes, and the one view that all machines get.
 ///
-/// A world has no membership store. Its view reaches all machines at once. The time that a node
-/// takes to learn of a death is in the time at which its effects begin, which the world draws.
+/// A world has no membership store, and a new view reaches all machines at once. Instead, the world
+/// draws at which time each effect begins. This time includes the delay with which a node learns of
+/// a death.
 pub(super) struct Order {
     view: ClusterView<SimulatedNode>,
     machines: BTreeMap<SimulatedNode, Peers<SimulatedNode>>,
-    /// The effects that the machines have asked for, and that have not begun.
+    /// The effects that machines have asked for and that have not begun, with the asking node.
     asked: BTreeSet<(SimulatedNode, PeerEffect<SimulatedNode>)>,
     /// The dead nodes, in the order of their deaths.
     dead: Vec<usize>,
@@ -55,7 +57,7 @@ pub(super) fn reclaim(dead: usize) -> PeerEffect<SimulatedNode> {
 }
 
 impl Order {
-    /// The machines of a cluster whose nodes know each other.
+    /// The machines of a cluster in which each node already knows all other nodes.
     pub(super) fn new(cluster: &Simulated) -> Order {
         let has_slot = |node| matches!(node, SimulatedNode::Compute(_));
         let member = |node| NodeView {
@@ -80,7 +82,8 @@ impl Order {
         order
     }
 
-    /// A compute node has died or lost its lease. Returns the reclaims that are due now.
+    /// Records that a compute node has died or lost its lease. Returns the reclaims that are due
+    /// now.
     pub(super) fn died(&mut self, dead: usize) -> Vec<Due> {
         let node = SimulatedNode::Compute(dead);
         self.dead.push(dead);
@@ -90,15 +93,16 @@ impl Order {
         self.publish()
     }
 
-    /// An effect begins.
+    /// Records that the node `by` begins an effect.
     ///
     /// # Panics
-    /// When the machine of this node has not asked for it.
+    /// When the machine of this node has not asked for the effect.
     pub(super) fn begins(&mut self, by: SimulatedNode, effect: PeerEffect<SimulatedNode>) {
         assert!(self.asked.remove(&(by, effect)), "{by:?} is not asked for {effect:?}");
     }
 
-    /// An effect has ended. Returns the reclaims that are due now.
+    /// Records that an effect has ended, with success if `done`. Returns the reclaims that are due
+    /// now.
     pub(super) fn ended(
         &mut self,
         by: SimulatedNode,
@@ -115,8 +119,8 @@ impl Order {
         Some(format!("{by:?} has not begun {effect:?}"))
     }
 
-    /// Gives the view to all machines until none has a report to add. Returns the reclaims that
-    /// have become due, in the order of the deaths.
+    /// Gives the view to all machines, again and again, until no machine adds a report. Returns the
+    /// reclaims that have become due, in the order of the deaths.
     fn publish(&mut self) -> Vec<Due> {
         let before = self.asked.clone();
         let mut is_new = true;
@@ -141,9 +145,9 @@ impl Order {
         due.into_iter().map(|(_, node, dead)| (node, dead)).collect()
     }
 
-    /// Gives one input to a machine. What takes no time in a world ends at once: admissions and
-    /// reports, and the memory nodes' part in forgetting a peer. Returns whether the view has new
-    /// reports.
+    /// Gives one input to a machine. Some effects take no time in a world and end at once:
+    /// admissions, reports, and the forgetting of a peer by memory nodes. Returns whether the view
+    /// has new reports.
     fn step(&mut self, by: SimulatedNode, input: PeerInput<'_, SimulatedNode>) -> bool {
         let Some(machine) = self.machines.get_mut(&by) else { return false };
         let mut out = Vec::new();

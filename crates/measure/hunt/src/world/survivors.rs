@@ -1,5 +1,5 @@
-//! Checks of the surviving nodes after death notices: each cache has its full size, and freed
-//! memory is reused.
+//! Checks of the surviving nodes after all have been notified of the lost nodes: caches lose no
+//! more frames, and freed memory can be reused.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,25 +11,25 @@ use latchwork_coherence::{AccessMode, CoherentMemory, Need};
 use super::{Failed, Process, World};
 use crate::WorldCheck;
 
-/// The time in which a notified node reacts.
+/// Virtual time in which a notified node reacts.
 const SEEN: Duration = Duration::from_millis(1);
 
-/// The most lines that each survivor requests.
+/// Maximum number of lines that each survivor requests.
 const LINES_MAX: usize = 64;
 
-/// The time in which operations that began before end on all nodes. A node at rest reports this
-/// about a millisecond later.
+/// The limit for the wait until the epochs have advanced past all earlier operations. A node at
+/// rest publishes its epoch within about a millisecond.
 const OUTLAST: Duration = Duration::from_millis(50);
 
 impl World {
-    /// Whether this world has lost nodes and death notices.
+    /// Whether this world loses nodes and notifies the other nodes.
     pub(super) fn has_survivors(&self) -> bool {
         let plan = &self.scenario.faults;
         plan.told_us > 0 && plan.departures() > 0
     }
 
-    /// Records the lost frames after all notices. Messages to lost nodes have cost frames until
-    /// now, and cost none from now on.
+    /// Records the number of lost frames after all notices. Until now, requests to lost nodes have
+    /// cost frames. From now on, they must not.
     pub(super) fn all_notified(&self) -> Result<(), Failed> {
         if self.has_survivors() {
             self.go_on(self.now() + SEEN, &|| false)?;
@@ -39,9 +39,9 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the survivors lose no more frames. Each survivor reads, and wants to write, the
-    /// first [`LINES_MAX`] of the lines that any cache has held. Errors are allowed, but no frame
-    /// may be lost after the notices.
+    /// Checks that the survivors lose no more frames. Each survivor obtains up to [`LINES_MAX`]
+    /// lines that any cache has held, in shared and in exclusive mode. Errors are permitted, but no
+    /// frame may be lost.
     pub(super) fn press(&self) -> Result<(), Failed> {
         let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
         let observer = self.observer.clone();
@@ -75,7 +75,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the epochs advance: no lost node delays the reuse of lines.
+    /// Checks that the reclamation epochs advance, so that no lost node delays the reuse of lines.
     pub(super) fn check_epochs(&self) -> Result<(), Failed> {
         let held_up = Rc::new(RefCell::new(None));
         self.on_each_survivor(|member| {

@@ -1,4 +1,5 @@
-//! Scenario files: each mistake is reported in one line, with its position and the valid values.
+//! Tests of scenario files: each mistake is reported in one line, with its position and the valid
+//! values.
 
 use std::collections::BTreeSet;
 

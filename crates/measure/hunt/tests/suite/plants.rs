@@ -1,12 +1,14 @@
-//! Seeded bugs: the check of each bug finds it within a few seeds. If a test here fails, clean
-//! worlds prove nothing.
+//! Tests that each seeded bug is detected within a few seeds. If a test here fails, worlds that
+//! pass prove little.
 
-use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::scenario::{
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, RtreeLoad, WorkloadKind,
+};
 use latchwork_hunt::{
     FaultPlan, Network, Scenario, SeededBug, SwarmChoice, Workload, WorldCheck, run,
 };
 
-/// The world of a seed, busy enough for bugs to show.
+/// The scenario of a seed, with enough contention for bugs to show.
 fn busy(seed: u64) -> Scenario {
     let load =
         LinesLoad { lines: 3, writes: 30, upgrades: 20, dropped: 0, atomics: 0, zipfian: false };
@@ -21,8 +23,8 @@ fn busy(seed: u64) -> Scenario {
     }
 }
 
-/// Runs worlds of `seeds` with the seeded bug and without it. One of `checks` fails the first
-/// world, and without the bug that world is clean.
+/// Runs the worlds of `seeds` seeds with the seeded bug, up to the first failure. The failed check
+/// must be one of `checks`. The same world without the bug must pass.
 fn is_found(
     plant: SeededBug,
     seeds: u64,
@@ -48,7 +50,8 @@ fn mourning(seed: u64) -> Scenario {
     Scenario { compute_nodes: 4, deadline_us: 10_000, faults, workload, ..busy(seed) }
 }
 
-/// There are two owners of the line, and the lost write of one of them may be noticed first.
+/// The line has two owners. The check of values may detect the lost write of one owner before the
+/// check of owners detects both.
 #[test]
 fn a_protocol_without_settling_has_two_owners() {
     is_found(SeededBug::NoSettling, 30, &[WorldCheck::Owners, WorldCheck::Values], busy);
@@ -59,7 +62,7 @@ fn a_protocol_that_takes_refused_bits_back_has_words_that_name_no_owner() {
     is_found(SeededBug::NoRegisteredWait, 30, &[WorldCheck::Owners], busy);
 }
 
-/// Reads beside a writer.
+/// Readers use their copies while a writer writes.
 #[test]
 fn pledges_that_do_not_bind_let_writers_in_beside_readers() {
     let takeover = |seed| Scenario {
@@ -85,14 +88,14 @@ fn a_stale_answer_and_a_lost_write_fit_no_order() {
     }
 }
 
-/// Its wrong time hides it from checks in real time.
+/// The wrong begin of the call hides the bug from checks that use time.
 #[test]
 fn a_client_that_goes_back_in_its_own_order_is_found_without_a_clock() {
     is_found(SeededBug::Backdates, 5, &[WorldCheck::SequentialConsistency], busy);
 }
 
-/// A buffer with partial store order instead of the promised total order, and writes that no buffer
-/// has.
+/// Two bugs: a buffer with partial store order instead of the promised total order, and writes that
+/// the client does not issue.
 #[test]
 fn buffered_writes_that_overtake_others_or_get_lost_are_found() {
     let workload = Workload::Buffered(BufferedLoad::default());
@@ -147,14 +150,15 @@ fn a_page_that_is_damaged_fails_the_walk_over_the_tree() {
     });
 }
 
-/// Each line of a node known to be lost took a frame of the requester, until no frames were left.
+/// With this bug, each requested line of a lost node takes a frame of the requester, until no
+/// frames are left.
 #[test]
 fn frames_that_wait_for_answers_of_the_dead_are_missed() {
     is_found(SeededBug::AsksTheGone, 5, &[WorldCheck::Leak], mourning);
 }
 
-/// Batches in flight to a node at its removal stayed in flight. Every task that waited for their
-/// completion waited too.
+/// With this bug, batches that are in flight to a forgotten node stay in flight. Each task that
+/// waits for their completion waits forever.
 #[test]
 fn batches_to_nodes_that_were_given_up_have_to_end() {
     is_found(SeededBug::StrandsBatches, 10, &[WorldCheck::Leak, WorldCheck::Starvation], mourning);
@@ -177,4 +181,39 @@ fn duplicated_messages_do_harm_if_they_count_twice() {
         WorldCheck::Leak,
     ];
     is_found(SeededBug::KeepsRepeats, 30, &checks, repeats);
+}
+
+/// Worlds with the workload `rtree`, busy and without faults.
+fn boxes(seed: u64) -> Scenario {
+    let workload = Workload::Rtree(RtreeLoad { boxes: 60, ..RtreeLoad::default() });
+    Scenario { workload, ..busy(seed) }
+}
+
+#[test]
+fn a_split_of_an_r_tree_that_is_not_counted_hides_entries() {
+    let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Leak];
+    is_found(SeededBug::SplitsUncounted, 5, &checks, boxes);
+}
+
+#[test]
+fn a_query_that_goes_right_one_page_too_few_misses_entries() {
+    is_found(SeededBug::StopsBeforeLast, 20, &[WorldCheck::Linearizability], boxes);
+}
+
+#[test]
+fn an_entry_outside_of_the_box_above_is_missed() {
+    let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
+    is_found(SeededBug::ParentsStaySmall, 5, &checks, boxes);
+}
+
+#[test]
+fn a_box_that_shrinks_under_an_insert_is_missed() {
+    let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
+    is_found(SeededBug::ShrinksUnderInserts, 40, &checks, boxes);
+}
+
+#[test]
+fn an_entry_that_moves_without_a_trace_is_found_nowhere_or_twice() {
+    let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
+    is_found(SeededBug::LeavesNoTrace, 20, &checks, boxes);
 }

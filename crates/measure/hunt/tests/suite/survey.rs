@@ -1,6 +1,6 @@
-//! The speed of worlds, and their faults: `cargo test --release -p latchwork-hunt --test suite
-//! survey:: -- --ignored --nocapture`. `LATCHWORK_SEEDS=first..end` in the environment selects
-//! other seeds.
+//! Measures the speed of worlds, and counts their faults: `cargo test --release -p latchwork-hunt
+//! --test suite survey:: -- --ignored --nocapture`. `LATCHWORK_SEEDS=first..end` in the environment
+//! selects other seeds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

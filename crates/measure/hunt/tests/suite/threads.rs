@@ -1,4 +1,4 @@
-//! The workloads of worlds on threads: real races, with checks of the same histories.
+//! Runs the workloads on threads, with real races, and checks the recorded histories.
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{

@@ -1,4 +1,4 @@
-//! A trace of a real world: its entries, and its lack of influence on the world.
+//! Tests of a trace of a world: its entries, and that the trace does not change the world.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::SimConfig;
 
-/// Three nodes add to one line, which the first node makes. Returns the event hash.
+/// Runs a world in which three nodes add to one line. Returns the event hash.
 fn world(trace: Option<&Trace>) -> u64 {
     let config = ClusterConfig {
         compute_nodes: 3,

@@ -1,9 +1,9 @@
-//! Worlds of many seeds, of each workload, with a few faults each. Without a bug they are clean.
+//! Runs worlds of many seeds, of each workload, with a few faults each. No world may fail.
 
 use latchwork_hunt::scenario::WorkloadKind;
 use latchwork_hunt::{Scenario, SwarmChoice, WorldReport, run};
 
-/// Runs `count` worlds of one kind, which must all be clean.
+/// Runs `count` worlds of one kind of workload. No world may fail.
 fn clean(kind: WorkloadKind, count: u64) -> Vec<WorldReport> {
     let choice = SwarmChoice { workloads: vec![kind], ..SwarmChoice::default() };
     let world = |seed| {

@@ -1,5 +1,5 @@
-//! A program that only tests run, as several processes. One process does what the flags say. The
-//! others must end with it.
+//! A program that only tests run, as several processes. One process, the odd one, behaves as the
+//! flags say. The other processes must end with the odd one.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use latchwork_runtime::Time;
 
 const WORK: Title = Title { name: "work", what: "steps" };
 
-/// Far longer than any wait of a test.
+/// A deadline far later than any test runs.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The duration of each step.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Steps that the odd process takes first.
+/// The number of the step at which the odd process fails or panics.
 const BEFORE: u32 = 200;
 
 /// Several processes that work together until one of them does something else.

@@ -1,4 +1,4 @@
-//! Programs of tests ignore no signal, however the test was started.
+//! A program that a test starts ignores no signal, even if the test's own process does.
 
 use std::process::Command;
 

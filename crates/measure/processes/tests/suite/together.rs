@@ -1,5 +1,5 @@
-//! Many processes run one program. When one process cannot continue or gets a signal, all end, and
-//! all end alike.
+//! Several processes run one program. When one process fails or gets a signal, all processes end
+//! with the same exit status.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use latchwork_processes::{Ended, Memory};
 
 const PART: &str = env!("CARGO_BIN_EXE_part");
 
-/// Shorter than any wait of a process that has not been notified.
+/// The limit for the end of a run. A process that misses the end of another process waits for
+/// longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const SMALL: &str = "--cache-mb 4";

@@ -25,8 +25,8 @@ impl LatestDistribution {
 
     /// Draws an item number out of `0..items`; `items - 1` is the most popular.
     ///
-    /// `items` may grow from draw to draw. A smaller number than before is allowed: then an age
-    /// beyond the number yields the oldest item.
+    /// `items` may grow from draw to draw. A smaller number than before is allowed. In this case an
+    /// age that exceeds the number yields the oldest item.
     #[inline]
     pub fn draw(&mut self, random: &mut WorkloadRandom, items: u64) -> u64 {
         self.ages.grow_to(items);
@@ -35,14 +35,15 @@ impl LatestDistribution {
     }
 }
 
-/// Popularity falls exponentially with age, as YCSB's `exponential`.
+/// A distribution in which popularity falls exponentially with age: YCSB's `exponential`.
 #[derive(Clone, Debug)]
 pub struct Exponential {
     mean_age: f64,
 }
 
 impl Exponential {
-    /// `percentile` percent of the draws fall on the newest `range` items.
+    /// With many more than `range` items, `percentile` percent of the draws fall on the newest
+    /// `range` items.
     ///
     /// # Errors
     ///
@@ -67,8 +68,7 @@ impl Exponential {
     #[inline]
     pub fn draw(&self, random: &mut WorkloadRandom, items: u64) -> u64 {
         let newest = items.saturating_sub(1);
-        // The draw is from the part of the distribution inside the range, so that no draw is
-        // discarded.
+        // The code draws from the distribution cut at `items`, so that no draw must be repeated.
         let inside = -(-(items as f64) / self.mean_age).exp_m1();
         let age = -(-random.next_f64() * inside).ln_1p() * self.mean_age;
         newest - (age as u64).min(newest)

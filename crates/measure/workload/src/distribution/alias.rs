@@ -6,8 +6,8 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
 
-/// Item numbers by arbitrary weights, by Walker's alias method as Vose builds it. One draw costs
-/// two table lookups for any number of items.
+/// Item numbers with arbitrary weights, by Walker's alias method with Vose's construction. One draw
+/// costs one table lookup for any number of items.
 ///
 /// ```
 /// use latchwork_workload::{distribution::Weighted, random::WorkloadRandom};
@@ -23,8 +23,8 @@ pub struct Weighted {
     columns: Vec<Column>,
 }
 
-/// A column of the table. Its item owns `own` / 2^32 of the column, and the item `other` owns the
-/// rest.
+/// A column of the table, one for each item. A draw that meets the column takes its item with
+/// probability (`own` + 1) / 2^32, else the item `other`.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     own: u32,
@@ -36,19 +36,20 @@ impl Weighted {
     ///
     /// # Errors
     ///
-    /// Fails without items or with more than 2^32. Fails when a weight is negative or not a number,
-    /// or when all weights are 0.
+    /// Fails without items or with 2^32 items or more. Fails when a weight is negative or not a
+    /// number, when all weights are 0, or when their sum is infinite.
     pub fn new(weights: &[f64]) -> Result<Weighted, WorkloadError> {
         let sum: f64 = weights.iter().sum();
         if weights.is_empty() || u32::try_from(weights.len()).is_err() {
-            return refuse("weighted", "it needs 1 to 2^32 items");
+            return refuse("weighted", "it needs 1 to 2^32 - 1 items");
         }
         if weights.iter().any(|weight| weight.is_nan() || *weight < 0.0)
             || !(sum > 0.0 && sum.is_finite())
         {
             return refuse("weighted", "its weights must be numbers, not negative, and not all 0");
         }
-        // The height of each item's column by the item's own weight; 1 is full.
+        // Each item's weight as the height of a column. The mean height is 1, and a column of
+        // height 1 is full.
         let mut heights: Vec<f64> =
             weights.iter().map(|weight| weight * weights.len() as f64 / sum).collect();
         let (mut low, mut high) = (Vec::new(), Vec::new());
@@ -59,7 +60,8 @@ impl Weighted {
         let mut columns: Vec<Column> = (0..weights.len()).map(full).collect();
         strict_assert_eq!(columns.len(), weights.len());
         while let (Some(item), Some(&other)) = (low.pop(), high.last()) {
-            // An item with an excess fills the rest of the column.
+            // The item `other` has more than a full column. Its excess fills the rest of this
+            // column.
             let own = (heights[item] * 2f64.powi(32)) as u32;
             columns[item] = Column { own, other: other as u32 };
             heights[other] -= 1.0 - heights[item];
@@ -98,7 +100,7 @@ mod tests {
             let share = f64::from(seen[item]) / 200_000.0;
             assert!((share - weight / 10.0).abs() < 0.004, "{item}: {share}");
         }
-        // At most 2^-32 of a column.
+        // An item of weight 0 keeps 2^-32 of its column.
         assert!(seen[1] <= 1, "{seen:?}");
     }
 

@@ -1,4 +1,4 @@
-//! A few alternatives with weights.
+//! A choice between a few alternatives with weights.
 
 use latchwork_strict::strict_assert;
 
@@ -6,7 +6,8 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
 
-/// `N` alternatives, drawn in proportion to their weights. Weights need not add up to one.
+/// A choice between `N` alternatives in proportion to their weights. The weights need not add up to
+/// one.
 #[derive(Clone, Debug)]
 pub struct Discrete<const N: usize> {
     /// The end of each alternative on the scale of all 64-bit numbers. An alternative begins where
@@ -20,7 +21,8 @@ impl<const N: usize> Discrete<N> {
     ///
     /// # Errors
     ///
-    /// Fails when a weight is negative or not finite, or when none is above zero.
+    /// Fails when a weight is negative or not finite, when no weight is above zero, or when the sum
+    /// is not finite.
     pub fn new(weights: [f64; N]) -> Result<Discrete<N>, WorkloadError> {
         if weights.iter().any(|w| !(*w >= 0.0 && w.is_finite())) {
             return refuse("discrete", "its weights must be zero or positive numbers");

@@ -1,4 +1,4 @@
-//! A hot set and a cold set.
+//! A distribution with a hot set and a cold set of items.
 
 use latchwork_strict::strict_assert;
 

@@ -13,8 +13,8 @@
 //!   Discrete          a few alternatives with weights
 //! ```
 //!
-//! All draws take a [`WorkloadRandom`](crate::random::WorkloadRandom) of the caller; nothing is
-//! shared and nothing is allocated.
+//! A draw takes the random generator from the caller
+//! ([`WorkloadRandom`](crate::random::WorkloadRandom)) and allocates nothing.
 
 mod ages;
 mod alias;

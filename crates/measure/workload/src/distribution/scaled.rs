@@ -10,16 +10,16 @@ use super::zipfian::zeta_of;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
 
-/// From 1/16 of the items on, an item's share of the draws is the one of full size.
+/// After the first 1/16 of the items, each item has `scale` ranks, so shares are as at full size.
 const EVEN_FROM: u64 = 16;
 
 /// A zipfian distribution of any skew over `scale` times the number of items, folded onto the
 /// items.
 ///
-/// A benchmark of a cache with less data than a paper had cannot just shrink the zipfian. Over a
-/// thousandth of the items the hottest item is far hotter. The share of the draws that fall into a
-/// given part of the items is also larger. This distribution keeps the ranks of the full size and
-/// maps several ranks to one item:
+/// A benchmark with less data than a paper used cannot just shrink the zipfian. Over a thousandth
+/// of the items, the hottest item gets a far larger share of the draws. The hottest tenth of the
+/// items also gets another share than the hottest tenth at full size. So this distribution keeps
+/// the ranks of the full size and maps several ranks to one item:
 ///
 /// ```text
 ///   rank    0 ......... K ................ scale * N/16 ............... scale * N
@@ -28,22 +28,22 @@ const EVEN_FROM: u64 = 16;
 ///                         an item
 /// ```
 ///
-/// - The head is one to one. The hottest items are as hot as at full size, and as many threads meet
-///   at them.
-/// - From a sixteenth of the items on, shares are those of full size. The hottest `c * N` items get
-///   the share of the draws that the hottest part `c` gets at full size, for every `c` of 1/16
-///   or more. So the hit ratio of a cache follows from its part of the data, for any scale.
-/// - Between the two the number of ranks per item grows geometrically, so that no item is much
-///   hotter than the previous one. A cache of useful size holds all these items. None of them is
-///   hot enough for threads to meet at it.
+/// - The head maps one rank to one item. So the hottest items are as hot as at full size, and
+///   threads meet at them as often.
+/// - From a sixteenth of the items on, shares are equal to the shares at full size. For every `c`
+///   of 1/16 or more, the hottest `c * N` items get the share of the hottest part `c` at full size.
+///   So a cache that holds a given part of the data has the same hit ratio at any scale.
+/// - Between these two parts, the number of ranks per item grows geometrically, so that no item is
+///   much hotter than the previous item. A cache of more than a sixteenth of the data holds all
+///   these items.
 ///
-/// Draws come from a table with the probability of each item, summed up over its ranks. The table
-/// is exact for every skew from 0 (uniform), including 1 and above. Clones share the table.
+/// Draws come from a table with the probability of each item, which is the sum over its ranks. The
+/// table serves every skew from 0 (uniform) to 100. Clones share the table.
 ///
 /// ```
 /// use latchwork_workload::{distribution::ScaledZipfian, random::WorkloadRandom};
 ///
-/// // 24 million lines as 24 thousand.
+/// // 24 thousand lines in place of 24 million.
 /// let zipfian = ScaledZipfian::new(24_000, 1000, 0.99)?;
 /// assert!((0.052..0.053).contains(&zipfian.share(1)));
 /// assert!(zipfian.draw(&mut WorkloadRandom::new(1)) < 24_000);
@@ -74,10 +74,10 @@ impl Fold {
         // The head K must satisfy K (1 + ln(ranks / K)) = even_from:
         //
         // 1. K items have one rank each.
-        // 2. Then the number of ranks grows by the factor e every K items.
+        // 2. After the head, the number of ranks grows by the factor e every K items.
         // 3. At item `even_from` the sum of the ranks is `ranks`.
         //
-        // The left side grows with K up to `ranks`, so a bisection finds K.
+        // The left side grows with K for K below `ranks`, so a bisection finds K.
         let (mut low, mut high) = (0.0, even_from);
         for _ in 0..64 {
             let middle = (low + high) / 2.0;
@@ -98,7 +98,7 @@ impl Fold {
         if at < self.head {
             item
         } else if at < self.even_from {
-            // At least the rank that one rank per item gives.
+            // Rounding must not give an item less than one rank.
             ((self.head * ((at - self.head) / self.head).exp()) as u64).max(item)
         } else {
             item * self.scale
@@ -107,16 +107,19 @@ impl Fold {
 }
 
 impl ScaledZipfian {
-    /// Items `0..items`, item 0 the hottest, of a zipfian with skew `theta` over `items * scale`
-    /// ranks.
+    /// The distribution over the items `0..items`, with item 0 as the hottest, from a zipfian of
+    /// skew `theta` over `items * scale` ranks.
     ///
     /// # Errors
     ///
-    /// Fails without items, with more than 2^32 of them, with scale 0, or when `theta` is negative
-    /// or no number.
+    /// Fails without items, with 2^32 items or more, with scale 0, when `items * scale` overflows,
+    /// or when `theta` is not from 0 to 100.
     pub fn new(items: u64, scale: u64, theta: f64) -> Result<ScaledZipfian, WorkloadError> {
-        if !(1..=1 << 32).contains(&items) || scale == 0 || items.checked_mul(scale).is_none() {
-            return refuse("scaled zipfian", "it needs 1 to 2^32 items, and a scale of at least 1");
+        if !(1..1 << 32).contains(&items) || scale == 0 || items.checked_mul(scale).is_none() {
+            return refuse(
+                "scaled zipfian",
+                "it needs 1 to 2^32 - 1 items, and a scale of at least 1",
+            );
         }
         if !(0.0..=100.0).contains(&theta) {
             let problem = format!("its skew must be from 0 to 100, and {theta} is not");
@@ -134,14 +137,14 @@ impl ScaledZipfian {
         self.fold.items
     }
 
-    /// The share of the draws that fall into the hottest `items`.
+    /// The share of the draws that fall on the hottest `items` items, 0 to 1.
     pub fn share(&self, items: u64) -> f64 {
         let ranks = self.fold.items * self.fold.scale;
         let first = self.fold.rank(items.min(self.fold.items)).min(ranks);
         zeta_of(0, first, self.theta) / zeta_of(0, ranks, self.theta)
     }
 
-    /// Draws an item number: its popularity, 0 for the hottest.
+    /// Draws an item number. Item 0 is the hottest.
     #[inline]
     pub fn draw(&self, random: &mut WorkloadRandom) -> u64 {
         self.table.draw(random)
@@ -176,8 +179,8 @@ mod tests {
                     let drawn: u32 = seen[..hottest].iter().sum();
                     let share = f64::from(drawn) / 300_000.0;
                     assert!((share - expected).abs() < 0.005, "{theta} {scale} {of}: {share}");
-                    // A zipfian that is shrunk without folding has another share. This type exists
-                    // for that reason.
+                    // A plain zipfian over the fewer items has another share, so the fold is
+                    // necessary.
                     let shrunk = plain(items * part / of, items, theta);
                     if theta == 0.99 && of == 6 {
                         assert!((shrunk - expected).abs() > 0.02, "{shrunk} {expected}");
@@ -245,6 +248,8 @@ mod tests {
             }
         }
         assert!(ScaledZipfian::new(0, 1, 0.5).is_err());
+        let error = ScaledZipfian::new(1 << 32, 1, 0.5).expect_err("the table has no such item");
+        assert!(error.to_string().contains("1 to 2^32 - 1 items"), "{error}");
         assert!(ScaledZipfian::new(1, 0, 0.5).is_err());
         for theta in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(ScaledZipfian::new(10, 1, theta).is_err());

@@ -34,8 +34,8 @@ impl ScrambledZipfian {
         if items == 0 {
             return refuse("scrambled zipfian", "it needs at least one item");
         }
-        // YCSB's largest rank is the count itself, so YCSB has one rank more than the count. This
-        // code keeps that rank, because the number of ranks decides the scale of the formula.
+        // YCSB's ranks are 0 to `RANKS`, both included, which is one rank more than `RANKS`. This
+        // code keeps the extra rank, because the formula depends on the number of ranks.
         let ranks = Zipfian::with_zeta(RANKS + 1, YCSB_THETA, ZETA_OF_RANKS);
         Ok(ScrambledZipfian { ranks, items })
     }

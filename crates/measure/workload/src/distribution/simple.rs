@@ -6,7 +6,7 @@ use super::refuse;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
 
-/// All items with the same probability.
+/// A distribution that gives all items the same probability.
 #[derive(Clone, Debug)]
 pub struct Uniform {
     items: u64,
@@ -32,7 +32,7 @@ impl Uniform {
     }
 }
 
-/// One item after the other, in a cycle. Each of n workers that share the items takes every n-th
+/// All items in order, again and again. Of n workers that share the items, each takes every n-th
 /// item.
 #[derive(Clone, Debug)]
 pub struct Sequential {

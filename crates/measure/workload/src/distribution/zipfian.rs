@@ -10,21 +10,24 @@ use crate::random::{WorkloadRandom, unit};
 /// The skew of every distribution that YCSB calls "zipfian".
 pub const YCSB_THETA: f64 = 0.99;
 
-/// Number of terms that [`zeta`] adds one by one before the Euler-Maclaurin formula.
+/// Number of terms that [`zeta`] adds one by one. The Euler-Maclaurin formula gives the sum of the
+/// other terms.
 const DIRECT_TERMS: u64 = 1000;
 
-/// [`zeta_of`] adds the terms up to this one singly. At skew 10 a sum from 0 has twelve correct
-/// digits, and a sum of later terms has nine.
+/// [`zeta_of`] adds the terms up to this number one by one. With 100, a sum from 0 at skew 10 has
+/// twelve correct digits, and a sum of later terms has nine.
 const SHORT_TERMS: u64 = 100;
 
-/// Up to this growth, the new terms are added singly. A larger growth computes the sum anew.
+/// When the number of items grows by at most this many, the new terms are added one by one. A
+/// larger growth computes the whole sum anew.
 const GROWTH_TERMS: u64 = 32;
 
 /// The generalised harmonic number: the sum of `i^-theta` for `i` in `1..=items`, for `theta` other
 /// than 1.
 ///
-/// The computation takes microseconds for any `items`. Beyond a thousand terms the Euler-Maclaurin
-/// formula gives the rest. The error of the formula is far below the error of adding the terms up.
+/// The computation takes microseconds for any `items`: a thousand terms are added one by one, and
+/// the Euler-Maclaurin formula gives the rest. The error of the formula is far below the rounding
+/// error of a plain sum.
 ///
 /// ```
 /// // The constant that YCSB carries for its ten billion ranks.
@@ -58,19 +61,21 @@ pub(super) fn zeta_of(from: u64, to: u64, theta: f64) -> f64 {
 /// The sum of `i^-theta` over the integers in `(from, to]`, by the Euler-Maclaurin formula.
 fn tail(from: f64, to: f64, theta: f64) -> f64 {
     let power = |exponent: f64| to.powf(exponent) - from.powf(exponent);
-    // The code uses exp_m1, because the plain difference of powers cancels when theta is near 1.
+    // With theta near 1, the difference of the two powers would lose most digits. `exp_m1` loses
+    // none.
     let integral =
         from.powf(1.0 - theta) * ((1.0 - theta) * (to / from).ln()).exp_m1() / (1.0 - theta);
     integral + power(-theta) / 2.0 - theta / 12.0 * power(-theta - 1.0)
         + theta * (theta + 1.0) * (theta + 2.0) / 720.0 * power(-theta - 3.0)
 }
 
-/// Ranks `0..items`, rank 0 the most popular. The number of items may grow.
+/// A zipfian distribution over the ranks `0..items`, with rank 0 as the most popular. The number of
+/// items may grow.
 ///
 /// Ranks 0 and 1 have exactly their zipfian probability. The other ranks follow Gray's closed
 /// formula. With a million items and skew 0.99, the formula gives a fifth too much to the third
 /// rank. The surplus falls to zero at about the 30th rank. All later ranks get one to two per cent
-/// too little. YCSB draws in the same way, so results compare.
+/// too little. YCSB draws by the same formula, so results are comparable.
 ///
 /// ```
 /// use latchwork_workload::{distribution::{YCSB_THETA, Zipfian}, random::WorkloadRandom};
@@ -88,7 +93,8 @@ pub struct Zipfian {
     theta: f64,
     alpha: f64,
     zeta_items: f64,
-    /// The sum of the first two terms. Below this sum, ranks 0 and 1 are decided exactly.
+    /// The sum of the first two terms. A scaled draw below this sum is rank 0 or 1, without the
+    /// formula.
     zeta_two: f64,
     eta: f64,
 }
@@ -128,8 +134,8 @@ impl Zipfian {
     }
 
     fn update_eta(&mut self) {
-        // With two items the result is not a number, and with one item it means nothing. `rank`
-        // decides such draws without `eta`.
+        // With one or two items `eta` has no meaning, and can be NaN. `rank` then decides all draws
+        // without `eta`.
         self.eta = (1.0 - (2.0 / self.items as f64).powf(1.0 - self.theta))
             / (1.0 - self.zeta_two / self.zeta_items);
     }
@@ -139,11 +145,11 @@ impl Zipfian {
         self.items
     }
 
-    /// Raises the number of items to `items`; never shrinks. Costs tens of nanoseconds for a few
-    /// new items.
+    /// Raises the number of items to `items`. A smaller `items` changes nothing. Growth by one item
+    /// costs tens of nanoseconds.
     ///
-    /// `eta` is computed from the new number of items. After a growth, YCSB still computes one term
-    /// of `eta`, `2 / items`, from the old number.
+    /// Departure from YCSB: here `eta` follows from the new number of items. YCSB keeps the old
+    /// number in one term of `eta`, `2 / items`.
     #[inline]
     pub fn grow_to(&mut self, items: u64) {
         if items > self.items {
@@ -171,8 +177,8 @@ impl Zipfian {
         self.rank(random.next_f64())
     }
 
-    /// The rank for the number in 0..1 that these bits encode, by inversion of the distribution.
-    /// The same bits give the same rank.
+    /// The rank for the number in `[0, 1)` that these bits encode. The same bits give the same
+    /// rank.
     #[inline]
     pub(crate) fn rank_of_bits(&self, bits: u64) -> u64 {
         self.rank(unit(bits))

@@ -1,13 +1,13 @@
-//! The contents of an item, from which a reader recognises the write that left them.
+//! The contents of an item. From the contents, a reader recognises the write that left them.
 //!
 //! ```text
 //!   word 0   stamp 40 | check 24     check: a hash of the item's number and the stamp
 //!   word k   a hash of word 0 and k
 //! ```
 //!
-//! All words follow from the stamp and the item's number. So an item of any length shows that it is
-//! torn, that it is another item's, or that it was never written. Lost and stale writes show in the
-//! stamps.
+//! All words follow from the stamp and the item's number. So a check detects contents of two
+//! writes, contents of another item, and contents that no write left. Word 0 passes such a check by
+//! chance with probability 2^-24. Lost and stale writes show in the stamps.
 
 use crate::hash::{GOLDEN, mix};
 
@@ -15,7 +15,8 @@ use crate::hash::{GOLDEN, mix};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ItemNumber(pub u64);
 
-/// The stamp of an item, below 2^40: the number of its writes, or the number of its writer.
+/// The stamp of an item, below 2^40. For [`WriteKind::Locked`](super::WriteKind::Locked) the stamp
+/// is the number of the item's writes. For blind writes, the writer chooses the stamp.
 #[derive(
     Clone,
     Copy,
@@ -36,7 +37,7 @@ impl ItemTag {
     pub const MAX: ItemTag = ItemTag((1 << 40) - 1);
 }
 
-/// An item with contents that no write left.
+/// The error for contents of an item that no single write left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbage {
     /// The item.
@@ -52,7 +53,7 @@ pub struct ItemLayout {
 }
 
 impl ItemLayout {
-    /// Items of this size in bytes, a multiple of 8 above 0.
+    /// The layout of items of `bytes` bytes. `None` unless `bytes` is a multiple of 8 above 0.
     pub fn new(bytes: usize) -> Option<ItemLayout> {
         (bytes > 0 && bytes.is_multiple_of(8)).then_some(ItemLayout { words: bytes / 8 })
     }
@@ -62,7 +63,8 @@ impl ItemLayout {
         self.words * 8
     }
 
-    /// Calls `set` with the index and the value of each word of an item.
+    /// Calls `set` with the index and the value of each word of the item. `stamp` is at most
+    /// [`ItemTag::MAX`].
     #[inline]
     pub fn write(&self, item: ItemNumber, stamp: ItemTag, mut set: impl FnMut(usize, u64)) {
         let first = first_word(item, stamp);
@@ -76,7 +78,7 @@ impl ItemLayout {
     ///
     /// # Errors
     ///
-    /// Fails when no write left these words.
+    /// [`Garbage`] when no single write of this item left these words.
     #[inline]
     pub fn read(
         &self,

@@ -1,5 +1,6 @@
-//! The micro-benchmark of GAM as SELCC uses it (GAM 6, SELCC 7.1): accesses to lines by their
-//! address, with a share of reads, a share of lines that all nodes use, locality, and skew.
+//! The micro-benchmark of GAM in the form of the SELCC paper (GAM 6, SELCC 7.1): reads and writes
+//! of items in lines. The settings are the share of reads, the share of lines that all nodes use,
+//! locality, and skew.
 //!
 //! ```text
 //!   lines   |  shared by all nodes  | node 0's | node 1's | ..
@@ -8,18 +9,21 @@
 //!   items   each line has some, side by side; an access is to one item
 //! ```
 //!
-//! Every node accesses the same number of lines, for any share of lines in common with other nodes.
-//! So each node's cache has the same part of its lines, and only the cost of sharing changes.
+//! Every node accesses the same number of lines, whatever share of them it has in common with other
+//! nodes. So each node's cache holds the same part of the lines that the node accesses, and only
+//! the cost of sharing changes.
 //!
-//! One task is one client. The client draws the target of its next access from the last target:
+//! A client is one task. The client chooses the target of its next access by these rules, in this
+//! order:
 //!
-//! 1. With the probability of *temporal locality*: the line of the last access (SELCC 7.1.2).
-//! 2. Else, with the probability of *spatial locality*: the item behind the last item, which may be
+//! 1. With the probability of *temporal locality*: a random item of the line of the last access
+//!    (SELCC 7.1.2).
+//! 2. Else, with the probability of *spatial locality*: the item after the last item, which may be
 //!    the first item of the next line.
-//! 3. Else a drawn line: a shared line with the probability of the sharing ratio, else one of the
-//!    node's own lines; uniformly or zipfian.
+//! 3. Else a random line: with the probability of the sharing ratio a shared line, else one of the
+//!    node's own lines. The distribution is uniform or zipfian.
 //!
-//! Popular lines are scattered over memory nodes and chunks. All nodes have the same popular lines.
+//! Popular lines are spread over the memory. All nodes have the same popular shared lines.
 
 mod item;
 mod stream;
@@ -38,7 +42,7 @@ pub enum Popularity {
     /// All lines with the same probability.
     #[default]
     Uniform,
-    /// Line k about (k + 1)^-theta as often as the first line.
+    /// The line of popularity k (from 0) with a probability about proportional to (k + 1)^-theta.
     Zipfian {
         /// The skew.
         theta: f64,
@@ -48,19 +52,20 @@ pub enum Popularity {
 /// The effect of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WriteKind {
-    /// Adds one to the item, under the line's latch.
+    /// Reads the item and writes it with its stamp plus one, in one atomic step.
     #[default]
     Locked,
-    /// Replaces the item without a read.
+    /// Replaces the item without reading it.
     Blind,
 }
 
 /// The settings of the workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MicroConfig {
-    /// Lines that each node accesses.
+    /// Number of lines that each node accesses: shared lines and own lines together.
     pub lines: u64,
-    /// The zipfian is over this many times the number of lines; see [`ScaledZipfian`].
+    /// The zipfian has the shares of a distribution over this many times the lines: see
+    /// [`ScaledZipfian`].
     pub scale: u64,
     /// Items of each line.
     pub items_per_line: u64,
@@ -68,14 +73,16 @@ pub struct MicroConfig {
     pub nodes: u64,
     /// Probability that an access is a read.
     pub reads: f64,
-    /// Number of nodes that only write, while all others only read; replaces `reads` (SELCC 7.1.3).
+    /// If above 0, this many nodes only write, and all other nodes only read (SELCC 7.1.3). `reads`
+    /// then has no effect.
     pub writer_nodes: u64,
-    /// The part of these lines that all nodes share, and the share of accesses to them.
+    /// The part of a node's lines that all nodes share, and also the probability that a random line
+    /// is shared, 0 to 1.
     pub sharing: f64,
     /// Probability that an access goes to the line of the previous access.
     pub temporal: f64,
-    /// Probability that an access goes to the item behind the previous item, if it does not go to
-    /// the same line.
+    /// Probability that an access that temporal locality did not choose goes to the item after the
+    /// previous item.
     pub spatial: f64,
     /// The popularity of lines.
     pub popularity: Popularity,
@@ -100,20 +107,20 @@ impl OperationKindSet for MicroKind {
     }
 }
 
-/// The workload with its tables, which clones share.
+/// The checked settings and the tables of the distributions. Clones share the tables.
 #[derive(Clone, Debug)]
 pub struct MicroWorkload {
     config: MicroConfig,
     shared: Region,
-    /// The private lines of all nodes, one node after the other, the same number each.
+    /// The private lines of one node. All nodes have the same number of private lines.
     private: Region,
 }
 
-/// Lines with a common distribution.
+/// Consecutive lines with a distribution of their own.
 #[derive(Clone, Debug)]
 struct Region {
     lines: u64,
-    /// An odd step through the lines that visits each line once.
+    /// A step that is coprime to `lines`: repeated steps, modulo `lines`, visit each line once.
     stride: u64,
     zipfian: Option<ScaledZipfian>,
 }
@@ -129,14 +136,15 @@ impl Region {
         Ok(Region { lines, stride: stride(lines), zipfian })
     }
 
-    /// The line of this popularity. Neighbours in popularity are far from each other.
+    /// The line of this popularity, from 0 for the most popular. Lines of similar popularity are
+    /// far from each other.
     fn place(&self, popularity: u64) -> u64 {
         (u128::from(popularity) * u128::from(self.stride) % u128::from(self.lines)) as u64
     }
 }
 
-/// About the golden section of `lines`, and coprime to `lines`. Its multiples spread evenly at
-/// every length.
+/// A number near `lines` divided by the golden ratio, and coprime to `lines`. The first n
+/// multiples, modulo `lines`, are evenly spread for every n.
 fn stride(lines: u64) -> u64 {
     let common = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -153,7 +161,8 @@ impl MicroWorkload {
     ///
     /// # Errors
     ///
-    /// Fails when the settings are impossible, with one line that states valid settings.
+    /// [`WorkloadError`] when the settings are impossible. The text is one line that names the
+    /// mistake.
     pub fn new(config: MicroConfig) -> Result<MicroWorkload, WorkloadError> {
         let refuse = |problem: String| Err(WorkloadError::Conflict(problem));
         let MicroConfig { lines, nodes, items_per_line, writer_nodes, .. } = config;
@@ -207,7 +216,7 @@ impl MicroWorkload {
         (self.shared.lines, self.private.lines)
     }
 
-    /// Lines of all nodes together.
+    /// Number of lines of all nodes together.
     pub fn lines(&self) -> u64 {
         self.shared.lines + self.config.nodes * self.private.lines
     }

@@ -1,4 +1,4 @@
-//! The targets of accesses.
+//! The accesses of one client, drawn one after the other.
 
 use super::{ItemNumber, MicroKind, MicroWorkload, Region};
 use crate::random::WorkloadRandom;
@@ -36,7 +36,7 @@ pub struct AccessStream {
     last: Option<(u64, u64)>,
 }
 
-/// A probability, as the bound that 64 random bits stay below.
+/// A probability, as a bound: the event occurs if 64 random bits are below the bound.
 #[derive(Clone, Copy, Debug)]
 struct Chance(u128);
 
@@ -46,7 +46,7 @@ impl Chance {
     }
 
     fn draw(self, random: &mut WorkloadRandom) -> bool {
-        // A certain outcome costs no draw.
+        // With probability 0 or 1, no random number is drawn.
         match self.0 {
             0 => false,
             bound if bound >> 64 > 0 => true,
@@ -88,7 +88,8 @@ impl AccessStream {
         MicroAccess { kind, line, item }
     }
 
-    /// The item behind this one, in the same region.
+    /// The item after this item. After the last item of the region, the first item of the region
+    /// follows.
     fn behind(&self, (line, item): (u64, u64)) -> (u64, u64) {
         if item + 1 < self.workload.config().items_per_line {
             return (line, item + 1);

@@ -52,7 +52,7 @@ fn each_node_keeps_to_what_is_shared_and_to_its_own() {
         let mine = 500 * (node + 1)..500 * (node + 2);
         assert!(all.iter().all(|a| a.line < 500 || mine.contains(&a.line)));
     }
-    // Without sharing no line has two users, for every locality and skew.
+    // With a sharing ratio of 0, each line has one user, whatever the locality and the skew.
     let alone = MicroConfig {
         sharing: 0.0,
         temporal: 0.3,
@@ -100,7 +100,8 @@ fn hot_lines_are_the_same_on_all_nodes_and_lie_apart() {
     };
     let hot = hottest(0);
     assert_eq!(hot[..2], hottest(3)[..2]);
-    // Each of eight memory nodes has every eighth line. The four hottest lines are on four nodes.
+    // With eight memory nodes, each has every eighth line. The four hottest lines are on different
+    // nodes.
     let mut nodes: Vec<usize> = hot.iter().map(|line| line % 8).collect();
     nodes.sort_unstable();
     nodes.dedup();

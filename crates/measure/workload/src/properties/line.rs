@@ -1,7 +1,8 @@
 //! The grammar of `java.util.Properties`: logical lines, separators, escapes.
 
-/// The logical lines of a text, each with the number of its first natural line. Comments and blank
-/// lines are left out, continuations are joined, and leading white space is removed. Escapes stay.
+/// The logical lines of a text. A logical line is one line of the text, or several lines that a
+/// backslash at the end joins. Each has the number, from 1, of its first line. Comments and blank
+/// lines are left out. Leading white space is removed. Escapes stay.
 pub(super) fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let mut open: Option<(usize, String)> = None;

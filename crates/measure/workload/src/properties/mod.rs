@@ -1,7 +1,8 @@
-//! Properties as Java programs write them, each with its source for error messages.
+//! Property files of Java programs, and assignments on the command line. Each assignment keeps its
+//! source for error messages.
 //!
-//! Later assignments replace earlier ones. So files are read in the order of the command line, and
-//! single assignments after them.
+//! A later assignment replaces an earlier one. So the caller reads the files first, in the order of
+//! the command line, and adds the assignments of the command line after them.
 //!
 //! ```
 //! use latchwork_workload::properties::Properties;
@@ -30,15 +31,15 @@ use latchwork_files::InputKind;
 
 use crate::WorkloadError;
 
-/// A file of properties.
+/// The limit for a property file: 1 MiB.
 const FILE: InputKind = InputKind { name: "a property file", bytes_max: 1 << 20 };
 
 /// One assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
-    /// The key, with escapes resolved.
+    /// The key. Escapes of a file are resolved.
     pub key: String,
-    /// The value, with escapes resolved.
+    /// The value. Escapes of a file are resolved.
     pub value: String,
     /// The source.
     pub at: Source,
@@ -51,14 +52,14 @@ pub struct Properties {
     duplicates: Vec<Duplicate>,
 }
 
-/// A key that one file assigns twice: more often a mistake than an intention.
+/// A key that one file assigns twice, which is probably a mistake. The programs print a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The key.
     pub key: String,
     /// The earlier assignment.
     pub first: Source,
-    /// The later one.
+    /// The later assignment.
     pub second: Source,
 }
 
@@ -105,8 +106,8 @@ impl Properties {
         Ok(())
     }
 
-    /// Adds one assignment from the command line, `key=value`. Everything behind the first `=` is
-    /// the value, unchanged.
+    /// Adds one assignment from the command line, `key=value`. The text after the first `=` is the
+    /// value. White space around key and value is removed, and escapes are not resolved.
     ///
     /// # Errors
     ///
@@ -140,8 +141,8 @@ impl Properties {
         self.assignments.iter().rev().find(|property| property.key == key)
     }
 
-    /// Keys that one file assigns more than once. A value that a later file or `-p` replaces is no
-    /// mistake.
+    /// Keys that one file assigns more than once. A key that two files assign, or a file and the
+    /// command line, is not in this list.
     pub fn duplicates(&self) -> &[Duplicate] {
         &self.duplicates
     }

@@ -11,7 +11,7 @@ pub struct TableSize {
     pub rows: u64,
     /// Bytes of their keys.
     pub key_bytes: u64,
-    /// Bytes of the rows; none in an index.
+    /// Bytes of the rows; 0 for an index.
     pub row_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl TableSize {
     }
 }
 
-/// Sizes of all tables and indexes, without a store's overhead per row.
+/// Sizes of all tables and indexes. The sizes do not include a store's overhead per row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     tables: [TableSize; TpccTable::ALL.len()],
@@ -67,12 +67,11 @@ impl Census {
 }
 
 impl Population {
-    /// The approximate size of the whole population, from a tenth of a warehouse. The estimate
-    /// suffices to check before a load whether the data fits. The standard's mean of ten lines per
-    /// order is within a percent.
+    /// The approximate size of the whole population, from a sample: one part of each table. A
+    /// program can check before a load whether the data fits.
     pub fn estimate(&self) -> Census {
         let mut census = Census::default();
-        // For a table that is divided, one part stands for all parts.
+        // The tables that have been sampled.
         let mut seen = [false; TpccTable::ALL.len()];
         for part in (0..self.part_count()).map_while(|number| self.part(number)) {
             if seen.iter().all(|seen| *seen) {

@@ -1,7 +1,7 @@
 //! The columns of the tables, as data: names, types, and the longest row.
 //!
-//! [`row`](super::row) declares each column once. From that declaration follow the row's struct,
-//! its encoding, and the columns here, from which a store makes its own schema.
+//! [`row`](super::row) declares each column once. The row's struct, its encoding, and the column
+//! data here follow from that declaration. A store can make its own schema from the column data.
 
 /// The type of a column. Numbers are little-endian in rows, and big-endian in keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,14 +22,16 @@ pub enum TpccColumnType {
     I64,
     /// Text of this fixed length.
     Bytes(u16),
-    /// Text of at most this length. A byte before all texts has its length.
+    /// Text of at most this length. The row has one byte with the text's length, before all texts.
     Text(u8),
-    /// Text of at most this length, which ends with the row.
+    /// Text of at most this length, at the end of the row. The length of the row gives the text's
+    /// length.
     Rest(usize),
 }
 
 impl TpccColumnType {
-    /// Bytes of the longest value in a row, with the byte for its length if it has one.
+    /// Number of bytes of the longest value in a row, including the length byte of a
+    /// [`Text`](TpccColumnType::Text).
     pub(super) fn len_max(self) -> usize {
         match self {
             TpccColumnType::U8 => 1,
@@ -46,22 +48,23 @@ impl TpccColumnType {
 /// A column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TpccColumn {
-    /// The standard's name. HISTORY has no key there, and its number is `H_NUMBER` here.
+    /// The standard's name of the column. `H_NUMBER` is a name of this crate: the standard defines
+    /// no key of HISTORY.
     pub name: &'static str,
     /// The type.
     pub kind: TpccColumnType,
 }
 
-/// The columns of one field: one, or several of equal length.
+/// The columns that one field of a row's struct has: one column, or several of equal length.
 pub(super) struct Columns {
     names: &'static [&'static str],
-    /// The type of each.
+    /// The type of each column.
     kind: TpccColumnType,
 }
 
 impl Columns {
-    /// The columns of a field of type `field`. In a constant, a field that does not divide into its
-    /// columns is an error of compilation.
+    /// The columns of a field of type `field`. The callers are constants, so a field that cannot be
+    /// divided equally fails the build.
     pub(super) const fn new(names: &'static [&'static str], field: TpccColumnType) -> Columns {
         let kind = match field {
             kind if names.len() == 1 => kind,
@@ -79,7 +82,7 @@ impl Columns {
     }
 }
 
-/// A table, as the declaration of its rows has it.
+/// A table: its name and its columns.
 pub(super) struct Declaration {
     /// The standard's name.
     pub(super) name: &'static str,

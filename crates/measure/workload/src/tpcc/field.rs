@@ -1,12 +1,12 @@
-//! The encoding of fields, and the macro that defines every row's layout.
+//! The encoding of fields, and the macro that defines the rows.
 //!
 //! ```text
 //! | updated | fixed | lengths of texts (1 byte each) | texts | rest |
 //! ```
 //!
-//! Integers are little-endian. The fields that transactions change stand first, so that an update
-//! writes one short run of bytes at the start of the row. The rest, in rows that have one, is a
-//! text that ends with the row.
+//! Integers are little-endian. The fields that transactions change (`updated`) come first, so that
+//! an update writes one short run of bytes at the start of the row. `rest` is a text without a
+//! length: it ends with the row. Some rows have no `rest`.
 
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -14,7 +14,7 @@ use super::column::TpccColumnType;
 
 /// A field of fixed length.
 pub(super) trait Field<'a>: Sized {
-    /// Bytes.
+    /// Length in bytes.
     const LEN: usize;
 
     /// The type of the field's column.
@@ -50,7 +50,7 @@ integers!(u8, U8; u16, U16; u32, U32; u64, U64; i16, I16; i32, I32; i64, I64);
 
 macro_rules! nullable {
     ($($int:ty, $nonzero:ty);*) => {$(
-        /// Null is zero.
+        /// Zero encodes null.
         impl<'a> Field<'a> for Option<$nonzero> {
             const LEN: usize = size_of::<$int>();
             const TYPE: TpccColumnType = <$int as Field<'_>>::TYPE;
@@ -105,13 +105,13 @@ impl<'a, const N: usize> Field<'a> for &'a [u8; N] {
     }
 }
 
-/// Reads the field at `at`, and moves `at` behind the field.
+/// Reads the field at `at`, and moves `at` to the end of the field.
 #[inline]
 pub(super) fn take<'a, F: Field<'a>>(bytes: &'a [u8], at: &mut usize) -> Option<F> {
     F::get(slice(bytes, at, F::LEN)?)
 }
 
-/// Returns the next `len` bytes from `at`, and moves `at` behind them.
+/// Returns the `len` bytes from `at`, and moves `at` to their end.
 #[inline]
 pub(super) fn slice<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'a [u8]> {
     let end = at.checked_add(len)?;
@@ -128,7 +128,7 @@ pub(super) fn rest<'a>(bytes: &'a [u8], at: &mut usize) -> &'a [u8] {
     found
 }
 
-/// Writes a field at `at`, and moves `at` behind the field.
+/// Writes a field at `at`, and moves `at` to the end of the field.
 #[inline]
 pub(super) fn put<'a, F: Field<'a>>(field: &F, out: &mut [u8], at: &mut usize) {
     let end = *at + F::LEN;
@@ -136,7 +136,7 @@ pub(super) fn put<'a, F: Field<'a>>(field: &F, out: &mut [u8], at: &mut usize) {
     *at = end;
 }
 
-/// The length byte of a text, and the text cut to that length.
+/// The length byte of a text, and the text. A text of more than 255 bytes is cut.
 #[inline]
 pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
     debug_assert!(text.len() <= usize::from(u8::MAX), "no text of the standard is that long");
@@ -144,7 +144,7 @@ pub(super) fn measured(text: &[u8]) -> (u8, &[u8]) {
     (len, &text[..usize::from(len)])
 }
 
-/// The type of the column of a key's field.
+/// The column type of a field of a key, which the function selects.
 pub(super) const fn type_of_key<K, F: Field<'static>>(_: fn(&K) -> &F) -> TpccColumnType {
     F::TYPE
 }
@@ -159,10 +159,11 @@ pub struct BadRow {
     pub len: usize,
 }
 
-/// Defines rows from the columns of the tables: the key, the updated fields, the fixed fields, the
-/// texts with their maximal lengths, and the text at the end.
+/// Defines row structs from declarations of tables. A declaration has five parts: the key, the
+/// fields that transactions change, the other fixed fields, texts with maximum lengths, and a last
+/// text.
 ///
-/// A column is `NAME => field`. Columns of equal length that programs only use together have one
+/// A column is `NAME => field`. Columns of equal length that programs use only together share one
 /// field: `NAME NAME .. => field`.
 macro_rules! rows {
     ($(
@@ -214,15 +215,15 @@ macro_rules! rows {
                 ],
             };
 
-            /// Bytes at the start of the row that transactions change.
+            /// Number of bytes at the start of the row that transactions change.
             pub const UPDATED_LEN: usize = 0 $(+ <$Updated as Field<'_>>::LEN)*;
 
-            /// Bytes before the texts.
+            /// Number of bytes before the texts.
             const HEAD_LEN: usize = Self::UPDATED_LEN
                 $(+ <$Fixed as Field<'_>>::LEN)*
                 $(+ { let _ = stringify!($text); 1 })*;
 
-            /// Replaces what `out` holds by the row. Texts other than the last have at most 255
+            /// Replaces the contents of `out` by the row. Texts with a length byte are cut at 255
             /// bytes.
             #[inline]
             pub fn encode(&self, out: &mut Vec<u8>) {
@@ -237,8 +238,8 @@ macro_rules! rows {
                 $(out.extend_from_slice(self.$rest);)?
             }
 
-            /// Overwrites the first [`UPDATED_LEN`](Self::UPDATED_LEN) bytes of a row, the ones
-            /// that transactions change. A shorter `row` stays unchanged.
+            /// Overwrites the first [`UPDATED_LEN`](Self::UPDATED_LEN) bytes of an encoded row: the
+            /// fields that transactions change. A shorter `row` stays unchanged.
             #[inline]
             pub fn write_updated(&self, row: &mut [u8]) {
                 let Some(out) = row.get_mut(..Self::UPDATED_LEN) else { return };

@@ -1,4 +1,4 @@
-//! The input of each transaction, as a terminal enters it (clauses 2.4.1 to 2.8.1).
+//! The input of each transaction, which a terminal generates (clauses 2.4.1 to 2.8.1).
 
 use super::TransactionKind;
 use super::values::{self, LAST_NAME_MAX};
@@ -33,7 +33,7 @@ impl TpccTransaction {
         }
     }
 
-    /// The warehouse that the terminal belongs to.
+    /// The home warehouse of the transaction.
     pub fn home(&self) -> u32 {
         match self {
             TpccTransaction::NewOrder(input) => input.warehouse,
@@ -45,7 +45,7 @@ impl TpccTransaction {
     }
 }
 
-/// A customer's last name.
+/// A customer's last name, without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastName {
     bytes: [u8; LAST_NAME_MAX],
@@ -53,7 +53,7 @@ pub struct LastName {
 }
 
 impl LastName {
-    /// The name with a number below 1000 (clause 4.3.2.3).
+    /// The last name of `number`, from 0 to 999 (clause 4.3.2.3).
     pub fn of_number(number: u32) -> LastName {
         let mut name = LastName { bytes: [0; LAST_NAME_MAX], len: 0 };
         for syllable in values::syllables(number) {
@@ -70,18 +70,18 @@ impl LastName {
     }
 }
 
-/// The choice of a customer.
+/// How a transaction selects its customer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CustomerChoice {
     /// By C_ID.
     Number(u32),
-    /// By C_LAST: the customer in the middle of those with that name, ordered by first name.
-    /// Counted from 1, the middle one of `n` is number `n / 2`, rounded up (clause 2.5.2.2).
+    /// By C_LAST. Of the `n` customers with this name, sorted by first name, the transaction takes
+    /// number `n / 2`, rounded up and counted from 1 (clause 2.5.2.2).
     LastName(LastName),
 }
 
 impl CustomerChoice {
-    /// The index, from 0, of the middle one of `count` customers with one name.
+    /// The index, from 0, of the customer to take of `count` customers with one name.
     pub fn middle(count: usize) -> usize {
         count.div_ceil(2).saturating_sub(1)
     }
@@ -90,7 +90,7 @@ impl CustomerChoice {
 /// A line of a new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewOrderLine {
-    /// OL_I_ID. An order with a rollback ends with an item that does not exist.
+    /// OL_I_ID. The last item of an order that rolls back does not exist.
     pub item: u32,
     /// OL_SUPPLY_W_ID.
     pub supply_warehouse: u32,
@@ -132,7 +132,7 @@ pub struct PaymentInput {
     pub warehouse: u32,
     /// D_ID.
     pub district: u8,
-    /// C_W_ID. For 15 % of the payments, this is another warehouse.
+    /// C_W_ID. With the standard's settings, it differs from `warehouse` in 15 % of the payments.
     pub customer_warehouse: u32,
     /// C_D_ID.
     pub customer_district: u8,
@@ -169,9 +169,10 @@ pub struct StockLevelInput {
     pub warehouse: u32,
     /// D_ID.
     pub district: u8,
-    /// Stocks below this count.
+    /// The transaction counts the stocks with a quantity below this threshold.
     pub threshold: i16,
 }
 
-/// A stock level reads this many of the district's latest orders (clause 2.8.2.2).
+/// The number of the district's latest orders that a stock-level transaction reads (clause
+/// 2.8.2.2).
 pub const STOCK_LEVEL_ORDERS: u32 = 20;

@@ -1,4 +1,4 @@
-//! The keys of tables and indexes, as bytes that order as the keys do.
+//! The keys of tables and indexes, as bytes. The order of the bytes is the order of the keys.
 //!
 //! ```text
 //! WAREHOUSE    W_ID                             CUSTOMER by name  W_ID | D_ID | C_LAST 0 | C_FIRST 0 | C_ID
@@ -13,7 +13,9 @@
 //! ```
 //!
 //! Every key in a district begins with the district's [`DistrictKey`]. So a scan from one
-//! district's key to the next district's key covers exactly the one district.
+//! district's key to the next district's key covers exactly one district.
+
+use latchwork_strict::strict_assert;
 
 /// Defines keys of big-endian integers.
 macro_rules! keys {
@@ -28,10 +30,10 @@ macro_rules! keys {
         }
 
         impl $Key {
-            /// Bytes of every such key.
+            /// Length of the key in bytes.
             pub const LEN: usize = 0 $(+ size_of::<$Int>())*;
 
-            /// The key as bytes, which compare as the keys do.
+            /// The key as bytes. Bytes compare like keys.
             #[inline]
             pub fn to_bytes(self) -> [u8; Self::LEN] {
                 let mut bytes = [0; Self::LEN];
@@ -145,25 +147,29 @@ impl OrderKey {
     }
 }
 
-/// The number of the HISTORY row that worker `worker` of run `run` writes as its `sequence`th. Rows
-/// of the initial population have their customer's number, which no run returns.
+/// The highest number of a run on one database.
+pub const RUN_MAX: u16 = u16::MAX - 1;
+
+/// The number of row `sequence` of HISTORY that worker `worker` of run `run` writes. `run` is at
+/// most [`RUN_MAX`]. The number differs from all numbers of the initial population, which are
+/// customer numbers.
 pub fn history_number(run: u16, worker: u16, sequence: u32) -> u64 {
-    let run = u64::from(run) | 1 << 15;
-    run << 48 | u64::from(worker) << 32 | u64::from(sequence)
+    strict_assert!(run <= RUN_MAX, "run {run} has the numbers of the population");
+    (u64::from(run) + 1) << 48 | u64::from(worker) << 32 | u64::from(sequence)
 }
 
-/// The common prefix of the name keys of all customers of a district with that last name. Replaces
-/// the contents of `out`.
+/// Replaces the contents of `out` by a prefix of keys in the index by name. All customers of the
+/// district with the last name `last` have this prefix.
 pub fn customer_name_prefix(district: DistrictKey, last: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&district.to_bytes());
     out.extend_from_slice(last);
-    // Zero is below every letter, so a name comes before the names that it is a prefix of.
+    // Zero is below every letter, so a name sorts before each longer name that begins with it.
     out.push(0);
 }
 
-/// The key of a customer in the index by name: district, last name, first name (clause 2.5.2.2),
-/// number. Replaces the contents of `out`.
+/// Replaces the contents of `out` by the key of a customer in the index by name: district, last
+/// name, first name (clause 2.5.2.2), number.
 pub fn customer_name_key(customer: CustomerKey, last: &[u8], first: &[u8], out: &mut Vec<u8>) {
     customer_name_prefix(customer.district_key(), last, out);
     out.extend_from_slice(first);
@@ -171,7 +177,7 @@ pub fn customer_name_key(customer: CustomerKey, last: &[u8], first: &[u8], out: 
     out.extend_from_slice(&customer.customer.to_be_bytes());
 }
 
-/// The customer of a key in the index by name.
+/// The customer of a key in the index by name. `None` if the key is too short.
 pub fn customer_of_name_key(key: &[u8]) -> Option<CustomerKey> {
     let (head, _) = key.split_first_chunk::<{ DistrictKey::LEN }>()?;
     let (_, tail) = key.get(DistrictKey::LEN..)?.split_last_chunk::<4>()?;
@@ -182,8 +188,8 @@ pub fn customer_of_name_key(key: &[u8]) -> Option<CustomerKey> {
 /// Bytes of a key in the index of orders by customer.
 pub const ORDER_BY_CUSTOMER_LEN: usize = CustomerKey::LEN + 4;
 
-/// The key of an order in the index by customer. The newest order of a customer comes first, so it
-/// is the first of a scan from the [`CustomerKey`]'s bytes.
+/// The key of an order in the index by customer. The newest order of a customer comes first. So a
+/// scan from the bytes of the [`CustomerKey`] finds the newest order first.
 pub fn order_by_customer_key(customer: CustomerKey, order: u32) -> [u8; ORDER_BY_CUSTOMER_LEN] {
     let mut key = [0; ORDER_BY_CUSTOMER_LEN];
     key[..CustomerKey::LEN].copy_from_slice(&customer.to_bytes());
@@ -191,7 +197,7 @@ pub fn order_by_customer_key(customer: CustomerKey, order: u32) -> [u8; ORDER_BY
     key
 }
 
-/// The customer and the order of a key in the index by customer.
+/// The customer and the order of a key in the index by customer. `None` for another length.
 pub fn order_of_customer_key(key: &[u8]) -> Option<(CustomerKey, OrderKey)> {
     let (head, tail) = key.split_first_chunk::<{ CustomerKey::LEN }>()?;
     let customer = CustomerKey::from_bytes(head)?;
@@ -202,6 +208,8 @@ pub fn order_of_customer_key(key: &[u8]) -> Option<(CustomerKey, OrderKey)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -261,6 +269,15 @@ mod tests {
         let order = OrderKey { warehouse: 1, district: 2, order: 256 };
         assert_eq!(order_of_customer_key(&newer), Some((customer, order)));
         assert_eq!(order_of_customer_key(&newer[1..]), None);
+    }
+
+    /// Bug: runs `r` and `r + 32768` wrote the same keys. Mechanism: the mark of a run took the top
+    /// bit of the run's number. Fix: a number above zero marks a run.
+    #[test]
+    fn history_numbers_of_two_runs_are_never_the_same() {
+        let numbers: BTreeSet<u64> = (0..=RUN_MAX).map(|run| history_number(run, 7, 9)).collect();
+        assert_eq!(numbers.len(), usize::from(RUN_MAX) + 1);
+        assert!(numbers.iter().all(|number| *number > u64::from(u32::MAX)));
     }
 
     #[test]

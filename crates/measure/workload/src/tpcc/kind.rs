@@ -1,4 +1,4 @@
-//! The five transactions, and the standard's requirements on each.
+//! The five transaction types, and the standard's times and shares of each.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub enum TransactionKind {
 }
 
 impl TransactionKind {
-    /// All.
+    /// All types.
     pub const ALL: [TransactionKind; 5] = [
         TransactionKind::NewOrder,
         TransactionKind::Payment,
@@ -32,12 +32,12 @@ impl TransactionKind {
         TransactionKind::StockLevel,
     ];
 
-    /// Its name on a command line, as `--weight` takes it.
+    /// The type's name on a command line.
     pub fn flag(self) -> &'static str {
         ["neworder", "payment", "orderstatus", "delivery", "stocklevel"][self.index()]
     }
 
-    /// The constant time for which a terminal types (clause 5.2.5.2).
+    /// The constant time for which a terminal keys in the input (clause 5.2.5.2).
     pub fn keying_time(self) -> Duration {
         Duration::from_secs([18, 3, 2, 2, 2][self.index()])
     }
@@ -47,9 +47,9 @@ impl TransactionKind {
         Duration::from_secs([12, 12, 10, 5, 5][self.index()])
     }
 
-    /// The limit for 90 % of the response times (clauses 5.2.5.3 and 5.2.5.7). The standard's
-    /// delivery answers when it is queued, and may take 80 s to finish (clause 2.7.2.2). A delivery
-    /// that answers only when it has finished has the stricter limit.
+    /// The limit for 90 % of the response times (clauses 5.2.5.3 and 5.2.5.7). In the standard a
+    /// delivery answers when it is queued, and may take 80 s to finish (clause 2.7.2.2). Here the
+    /// limit of the answer applies to the whole delivery, which is stricter.
     pub fn response_time_limit(self) -> Duration {
         Duration::from_secs([5, 5, 5, 5, 20][self.index()])
     }

@@ -1,4 +1,4 @@
-//! The choice of the next transaction.
+//! The choice of the type of a terminal's next transaction.
 
 use latchwork_report::histogram::OperationKindSet;
 
@@ -6,7 +6,7 @@ use super::TransactionKind;
 use crate::WorkloadError;
 use crate::random::WorkloadRandom;
 
-/// The share of each transaction, in percent.
+/// The share of each transaction type, in percent.
 ///
 /// ```
 /// use latchwork_workload::tpcc::Weights;
@@ -32,7 +32,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// Fails when they do not sum to 100.
+    /// Fails when the weights do not sum to 100.
     pub fn new(weights: [u8; 5]) -> Result<Weights, WorkloadError> {
         match weights.iter().map(|weight| u32::from(*weight)).sum::<u32>() {
             100 => Ok(Weights(weights)),
@@ -78,18 +78,18 @@ impl std::str::FromStr for Weights {
     }
 }
 
-/// The method of choice, one of those in clause 5.2.4.2.
+/// The method of choice. Clause 5.2.4.2 permits both methods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MixChoice {
-    /// From a deck of 100 cards that is shuffled whenever it is empty. So every hundred
-    /// transactions of a terminal have the exact mix.
+    /// A deck of 100 cards, one for each percent of the mix. An empty deck is refilled and
+    /// shuffled. So each run of 100 transactions from one deck has the exact mix.
     #[default]
     Deck,
-    /// Each transaction independently at random, by the weights.
+    /// Each transaction is drawn independently, by the weights.
     Independent,
 }
 
-/// The transactions of one terminal.
+/// The sequence of transaction types of one terminal.
 #[derive(Clone, Debug)]
 pub struct Mix {
     deck: [TransactionKind; 100],
@@ -99,12 +99,12 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// A terminal's transactions from the first one.
+    /// The sequence from its first transaction.
     pub fn new(weights: Weights, choice: MixChoice) -> Mix {
         let mut cards = TransactionKind::ALL
             .into_iter()
             .flat_map(|kind| std::iter::repeat_n(kind, weights.percent(kind) as usize));
-        // The weights sum to 100, so the cards suffice.
+        // The weights sum to 100, so the default does not occur.
         let deck = [(); 100].map(|()| cards.next().unwrap_or(TransactionKind::NewOrder));
         Mix { deck, choice, left: 0 }
     }
@@ -118,7 +118,8 @@ impl Mix {
         if self.left == 0 {
             self.left = self.deck.len();
         }
-        // A shuffle card by card (Fisher and Yates) costs one draw per card.
+        // One step of the shuffle of Fisher and Yates for each card, so no draw shuffles the whole
+        // deck.
         let drawn = random.below(self.left as u64) as usize;
         self.left -= 1;
         self.deck.swap(drawn, self.left);

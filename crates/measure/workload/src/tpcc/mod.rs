@@ -1,6 +1,6 @@
 //! TPC-C, the order-entry benchmark (standard specification, revision 5.11): its rows, its initial
-//! population, the input of its transactions, its consistency conditions and its figures. Clauses
-//! are those of the standard.
+//! population, the input of its transactions, its consistency conditions and its figures. "Clause"
+//! means a clause of this standard.
 //!
 //! ```text
 //!   Scale ──► Population ── Loaded: key, row ──► (the store) ── rows ──► check::ConsistencyCheck
@@ -10,25 +10,26 @@
 //!             Terminal ── Transaction ──► (what runs the transactions)
 //! ```
 //!
-//! The owner of a store runs the transactions themselves. [`row`] and [`key`] define the layout of
-//! rows and keys. [`row`] also has the arithmetic that the standard prescribes
-//! ([`row::Stock::take_out`], [`row::order_total_cents`], [`row::note_payment`],
+//! This crate only makes the input. A program executes the transactions on its store. [`row`] and
+//! [`key`] define the layout of rows and keys. [`row`] also has the arithmetic that the standard
+//! prescribes ([`row::Stock::take_out`], [`row::order_total_cents`], [`row::note_payment`],
 //! [`CustomerChoice::middle`]).
 //!
 //! # Invariants
 //!
-//! * Money is whole cents, rates are whole ten-thousandths: sums are exact.
-//! * Every row of the population follows from the seed and its key alone. Every transaction follows
-//!   from the seed, the terminal and its number. The number of workers changes nothing.
-//! * A transaction's input allocates nothing, and neither does a read of a row.
+//! * Money is in whole cents and rates are in whole ten-thousandths, so sums are exact.
+//! * A row of the population follows from its key and from the population's settings (scale, seed,
+//!   load time). The order in which workers load parts changes nothing. A terminal's transactions
+//!   follow from its settings, its home, the seed and its number.
+//! * Making a transaction's input and decoding a row allocate nothing.
 //!
 //! Departures from the standard:
 //!
-//! * 10 % of the rows of some tables are chosen as one of every ten (clause 4.3.3.1 leaves the
-//!   method open).
-//! * Condition 11 is in the form that also holds after deliveries ([`check`]).
-//! * The figures are no published results. A run here is not audited, is shorter, and has no
-//!   terminals beyond their times.
+//! * Where clause 4.3.3.1 wants a random 10 % of the rows, one of every ten rows is chosen at
+//!   random.
+//! * Condition 11 has a form that also holds after deliveries ([`check`]).
+//! * The figures are not TPC results. A run here is not audited and is shorter. Of terminals, a run
+//!   has only their keying and think times.
 
 mod census;
 pub mod check;

@@ -5,8 +5,8 @@
 //!                (any worker)     (one table, one district or warehouse, ascending keys)
 //! ```
 //!
-//! Every row follows from the seed and its key alone. So any number of workers may load the parts
-//! in any order, and the database is the same.
+//! Every row follows from the population's settings and from its key. So any number of workers may
+//! load the parts in any order, and the database is the same.
 
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ use crate::WorkloadError;
 use crate::hash::mix;
 use crate::random::WorkloadRandom;
 
-/// The items, and the stock of a warehouse, are divided into this many parts.
+/// Number of parts of ITEM, and of the STOCK of each warehouse.
 const CHUNKS: u32 = 10;
 
 /// Tables with one part per district.
@@ -29,7 +29,8 @@ const BY_DISTRICT: [TpccTable; 5] = [
     TpccTable::NewOrder,
 ];
 
-/// Parts of a warehouse: its row, its districts, its stock, and the tables by district.
+/// Number of parts of a warehouse: its row, its districts, its stock, and five tables for each
+/// district.
 const PARTS_OF_WAREHOUSE: u64 = 2 + CHUNKS as u64 + DISTRICTS as u64 * BY_DISTRICT.len() as u64;
 
 /// The contents of a database before the first transaction.
@@ -62,11 +63,11 @@ pub struct Population {
 pub struct LoadPart {
     /// The table.
     pub table: TpccTable,
-    /// The warehouse; 0 for items, which belong to none.
+    /// The warehouse; 0 for items, which belong to no warehouse.
     pub warehouse: u32,
     /// The district; 0 where the table is not divided by districts.
     pub district: u8,
-    /// The numbers of the rows, or of their orders; customers and orders count from 1.
+    /// The numbers of the rows, from 1. For ORDER-LINE, the numbers of the orders.
     pub(super) numbers: std::ops::Range<u32>,
 }
 
@@ -84,8 +85,8 @@ pub struct Loaded<'a> {
 }
 
 impl Population {
-    /// The population of `warehouses` warehouses. All its times are `loaded_us`, in microseconds of
-    /// the caller's clock. A time of 0 becomes 1, because 0 encodes null.
+    /// The population of `warehouses` warehouses. All times in its rows are `loaded_us`, in
+    /// microseconds of the caller's clock. A `loaded_us` of 0 becomes 1, because 0 encodes null.
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl Population {
         self.warehouses
     }
 
-    /// The constants of the load. The constants of a run must differ from them by a minimum.
+    /// The constants C of the load. The constants of a run follow from them
+    /// ([`Constants::for_run`]).
     pub fn constants(&self) -> Constants {
         self.constants
     }
@@ -122,8 +124,8 @@ impl Population {
         u64::from(CHUNKS) + u64::from(self.warehouses) * PARTS_OF_WAREHOUSE
     }
 
-    /// A part by its number from 0; `None` behind the last part. Some parts of very small databases
-    /// are empty.
+    /// The part with this number, from 0; `None` after the last part. Some parts of very small
+    /// databases are empty.
     pub fn part(&self, number: u64) -> Option<LoadPart> {
         if number >= self.part_count() {
             return None;
@@ -152,7 +154,8 @@ impl Population {
         })
     }
 
-    /// The generator of one row; `tag` is the number of the row's table.
+    /// The random generator of one row. `tag` is the number of the row's table, or one of the tags
+    /// in `rows_of_part`.
     #[inline]
     pub(super) fn random(
         &self,

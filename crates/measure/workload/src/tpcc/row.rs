@@ -3,9 +3,9 @@
 //! Each column is declared once. The row's struct, its encoding and
 //! [`TpccTable::row_columns`](super::TpccTable::row_columns) follow from the declaration.
 //!
-//! A row does not repeat its key. Money is in cents, rates (taxes, discounts) are in
-//! ten-thousandths, times are microseconds of a clock that the caller chose. Texts are ASCII and
-//! borrowed from the bytes, so that reading a row allocates nothing.
+//! A row does not contain its key. Money is in cents. Rates (taxes, discounts) are in
+//! ten-thousandths. Times are in microseconds of the caller's clock. Texts are ASCII. A decoded row
+//! borrows its texts from the bytes, so decoding allocates nothing.
 //!
 //! ```
 //! use latchwork_workload::tpcc::row::District;
@@ -46,7 +46,7 @@ use super::key::{
 
 pub use super::field::BadRow;
 
-/// The longest C_DATA (clause 1.3.1).
+/// The maximum length of C_DATA, in bytes (clause 1.3.1).
 pub const CUSTOMER_DATA_MAX: usize = 500;
 
 /// C_CREDIT.
@@ -54,7 +54,7 @@ pub const CUSTOMER_DATA_MAX: usize = 500;
 pub enum Credit {
     /// `GC`.
     Good,
-    /// `BC`: payments are noted in C_DATA.
+    /// `BC`. Each payment of such a customer adds a note to C_DATA.
     Bad,
 }
 
@@ -252,8 +252,8 @@ impl<'a> Stock<'a> {
         self.district_infos.get(at..at + 24)?.try_into().ok()
     }
 
-    /// Takes `quantity` out of the stock for a line of an order. If fewer than ten would be left,
-    /// 91 are added (clause 2.4.2.2).
+    /// Takes `quantity` out of the stock for a line of an order. If fewer than ten would remain, 91
+    /// are added (clause 2.4.2.2).
     pub fn take_out(&mut self, quantity: u8, remote: bool) {
         let left = self.quantity.saturating_sub(i16::from(quantity));
         self.quantity = if left >= 10 { left } else { left + 91 };
@@ -263,8 +263,8 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// The total of an order (clause 2.4.2.2): the sum of its lines, less the discount, with both
-/// taxes, rounded to a cent.
+/// The total of an order (clause 2.4.2.2), in cents: the sum of its lines, less the discount, plus
+/// both taxes. Half a cent is rounded up.
 pub fn order_total_cents(
     lines_cents: i64,
     discount_e4: u16,
@@ -276,9 +276,8 @@ pub fn order_total_cents(
     ((taxed + 50_000_000).div_euclid(100_000_000)) as i64
 }
 
-/// The C_DATA of a customer with bad credit after a payment (clause 2.5.2.2). A note of the payment
-/// comes before the old text, and the result is cut behind [`CUSTOMER_DATA_MAX`] bytes. Replaces
-/// the contents of `out`.
+/// The C_DATA of a customer with bad credit after a payment (clause 2.5.2.2). The contents of `out`
+/// become the note of the payment, then the old text `data`, cut after [`CUSTOMER_DATA_MAX`] bytes.
 pub fn note_payment(
     customer: CustomerKey,
     district: DistrictKey,

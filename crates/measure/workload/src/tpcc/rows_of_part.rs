@@ -1,4 +1,4 @@
-//! The rows of the initial population one by one, with the contents of clause 4.3.3.1.
+//! Generates the rows of the initial population one by one (clause 4.3.3.1).
 
 use std::num::NonZeroU8;
 
@@ -15,7 +15,8 @@ use super::scale::DISTRICTS;
 use super::values::{self, uniform};
 use crate::random::WorkloadRandom;
 
-// Tags, above the tables' tags, for draws that must be independent of the draws of a table's rows.
+// Tags of random generators. The tag of a row's generator is the number of its table. These larger
+// tags give draws that are independent of all rows' draws.
 const CHOICE: u8 = 0x40;
 const PERMUTATION: u8 = 0x80;
 const CARRIER: u8 = 0x81;
@@ -32,15 +33,15 @@ impl Population {
 
 /// The rows of one [`LoadPart`], from [`Population::rows`].
 ///
-/// The buffers are reused from row to row. So each row is borrowed from this object, which is no
+/// A row borrows the buffers of this object, and the next row reuses them. So this type is not an
 /// `Iterator`.
 #[derive(Debug)]
 pub struct PartRows<'a> {
     population: &'a Population,
     part: LoadPart,
-    /// The customers of a district's orders, for parts of ORDER.
+    /// For a part of ORDER, the customer of each order.
     customers: Vec<u32>,
-    /// For parts of ORDER-LINE, the current order and the number of its next line.
+    /// For a part of ORDER-LINE, the current order and its current line.
     lines: Option<Lines>,
     texts: Texts,
     key: Vec<u8>,
@@ -68,7 +69,7 @@ impl<'a> PartRows<'a> {
         PartRows { population, part, customers, lines: None, texts, key, row, index }
     }
 
-    /// The next row; `None` behind the last row.
+    /// The next row; `None` after the last row.
     #[expect(clippy::should_implement_trait, reason = "the rows are lent out")]
     pub fn next(&mut self) -> Option<Loaded<'_>> {
         self.key.clear();
@@ -96,12 +97,13 @@ impl<'a> PartRows<'a> {
         Some(Loaded { table, key: &self.key, row: &self.row, index })
     }
 
-    /// The generator of row `number`, for one kind of draws.
+    /// The random generator of row `number`, for draws with this tag.
     fn random(&self, tag: u8, number: u32) -> WorkloadRandom {
         self.population.random(tag, self.part.warehouse, self.part.district, number)
     }
 
-    /// Whether row `number` is one of the 10 % that are chosen at random: one of every ten.
+    /// Whether row `number` belongs to the random 10 % of clause 4.3.3.1. Of every ten consecutive
+    /// rows, exactly one does.
     fn chosen(&self, number: u32) -> bool {
         let ten = (number - 1) / 10;
         let tag = CHOICE | self.part.table as u8;
@@ -196,8 +198,7 @@ impl<'a> PartRows<'a> {
         let mut random = self.random(TpccTable::Customer as u8, customer);
         let credit = if self.chosen(customer) { Credit::Bad } else { Credit::Good };
         let scale = self.population.scale;
-        // The first thousand customers have every last name once, in each scale with so many
-        // customers.
+        // The first customers have the last names in order, so each last name occurs.
         let name = match customer - 1 {
             name if name < scale.last_names() => name,
             _ => self.population.constants.last_names(scale).draw(&mut random),
@@ -261,7 +262,7 @@ impl<'a> PartRows<'a> {
         let mut random = self.random(CARRIER, order);
         let carrier = uniform(&mut random, 1, 10) as u8;
         let delivered = order <= self.population.scale.delivered();
-        // The part's numbers are those of the permutation, so the order's position is in it.
+        // The permutation has one customer for each order of the part, so `get` finds one.
         let customer = self.customers.get(order as usize - 1).copied().unwrap_or(order);
         let row = Order {
             carrier: NonZeroU8::new(carrier).filter(|_| delivered),
@@ -276,7 +277,7 @@ impl<'a> PartRows<'a> {
         self.index.extend_from_slice(&order_by_customer_key(customer, order));
     }
 
-    /// The order of the next line; `lines` then has the line's number.
+    /// The order of the next line. `lines` has the number of the line afterwards.
     fn next_line(&mut self) -> Option<u32> {
         if let Some(lines) = &mut self.lines
             && lines.next < lines.last
@@ -294,7 +295,7 @@ impl<'a> PartRows<'a> {
         let line = self.lines.as_ref().map_or(1, |lines| lines.next);
         let key = OrderLineKey { warehouse, district, order, line };
         self.key.extend_from_slice(&key.to_bytes());
-        // No order has more than 15 lines.
+        // An order has at most 15 lines, so the line fits into four bits.
         let mut random = self.random(TpccTable::OrderLine as u8, order << 4 | u32::from(line));
         let delivered = order <= self.population.scale.delivered();
         let amount = if delivered { 0 } else { uniform(&mut random, 1, 999_999) };
@@ -312,7 +313,7 @@ impl<'a> PartRows<'a> {
     }
 }
 
-/// The texts of the current row, one behind the other.
+/// The texts of the current row, one after the other.
 #[derive(Default, Debug)]
 struct Texts {
     bytes: Vec<u8>,
@@ -345,7 +346,7 @@ impl Texts {
         &self.bytes[begin..self.ends[at]]
     }
 
-    /// As `get`, for a text that was pushed with `N` bytes.
+    /// As `get`, for a text of exactly `N` bytes.
     fn fixed<const N: usize>(&self, at: usize) -> &[u8; N] {
         self.get(at).try_into().expect("the text was pushed with this length")
     }

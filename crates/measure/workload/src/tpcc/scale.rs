@@ -7,8 +7,8 @@ use crate::WorkloadError;
 /// Districts of each warehouse (clause 1.2.1), in every scale.
 pub const DISTRICTS: u8 = 10;
 
-/// The independent sizes. They are the standard's (clause 1.2.1) unless a test needs a small
-/// database.
+/// The numbers of items and customers, from which other sizes follow. The default is the standard's
+/// (clause 1.2.1). Tests use smaller numbers.
 ///
 /// ```
 /// use latchwork_workload::tpcc::Scale;
@@ -54,38 +54,38 @@ impl Scale {
         Ok(Scale { items, customers })
     }
 
-    /// Items, and rows of STOCK of each warehouse.
+    /// Number of items, which is also the number of rows of STOCK of each warehouse.
     pub fn items(&self) -> u32 {
         self.items
     }
 
-    /// Customers of each district.
+    /// Number of customers of each district.
     pub fn customers(&self) -> u32 {
         self.customers
     }
 
-    /// Initial orders of each district: one per customer (clause 4.3.3.1).
+    /// Number of initial orders of each district: one per customer (clause 4.3.3.1).
     pub fn orders(&self) -> u32 {
         self.customers
     }
 
-    /// The number of initial orders that are delivered, which come first: 2100 of 3000.
+    /// The number of initial orders of each district that are delivered: the first 2100 of 3000.
     pub fn delivered(&self) -> u32 {
         self.customers - self.customers * 3 / 10
     }
 
-    /// Number of last names in a district. The first 1000 customers have one name each (clause
-    /// 4.3.3.1).
+    /// Number of last names in a district. Each of the first 1000 customers has another name
+    /// (clause 4.3.3.1).
     pub fn last_names(&self) -> u32 {
         self.customers.min(1_000)
     }
 }
 
-/// The warehouses of a database, which are counted from 1.
+/// The numbers of `count` warehouses, from 1.
 ///
 /// # Errors
 ///
-/// Fails when there are none.
+/// Fails when `count` is 0.
 pub(super) fn warehouses(count: u32) -> Result<RangeInclusive<u32>, WorkloadError> {
     match count {
         0 => Err(WorkloadError::Conflict("0 warehouses: give at least 1".to_owned())),

@@ -1,4 +1,5 @@
-//! The outcomes of a run's transactions, and the figures that follow from them.
+//! Counts and latencies of a run's transactions, and the figures of the standard that follow from
+//! them.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,17 +11,17 @@ use latchwork_report::result::{ResultDocument, ResultPhase};
 
 use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
 
-/// Counts of one transaction type beside its latencies.
+/// Counts of one transaction type. Its latencies are in [`Statistics`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct TransactionCounts {
-    /// New orders that ended with the intended rollback (clause 2.4.1.4). They also count as
-    /// completed.
+    /// New orders that ended with the intended rollback (clause 2.4.1.4). Such a new order also
+    /// counts as completed.
     pub rollbacks: u64,
-    /// Attempts that ended by concurrency control or by an error.
+    /// Attempts that concurrency control or an error ended.
     pub aborts: u64,
-    /// Attempts that followed an aborted one.
+    /// Attempts after an aborted attempt of the same transaction.
     pub retries: u64,
-    /// Transactions without a further attempt.
+    /// Transactions of which no attempt succeeded, and which are not retried any more.
     pub failed: u64,
 }
 
@@ -62,13 +63,14 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Records a transaction that committed `latency` after the start of its first attempt.
+    /// Records a committed transaction. `latency` is the time since the start of its first attempt.
     #[inline]
     pub fn completed(&mut self, kind: TransactionKind, latency: Duration) {
         self.latencies.record(kind, latency, None);
     }
 
-    /// Records a new order with its intended rollback. It counts as completed.
+    /// Records a new order that ended with its intended rollback. The new order counts as
+    /// completed.
     #[inline]
     pub fn rolled_back(&mut self, kind: TransactionKind, latency: Duration) {
         self.completed(kind, latency);
@@ -87,7 +89,7 @@ impl Statistics {
         self.counts[kind.index()].retries += 1;
     }
 
-    /// Records a transaction without a further attempt.
+    /// Records a transaction of which no attempt succeeded, and which is not retried any more.
     pub fn failed(&mut self, kind: TransactionKind) {
         self.counts[kind.index()].failed += 1;
         self.latencies.record_failure(kind, OperationFailure::Error);
@@ -112,7 +114,7 @@ impl Statistics {
         self.latency(kind).map_or(0, |latency| latency.count)
     }
 
-    /// The other counts of a type.
+    /// The counts of a type other than completions.
     pub fn counts(&self, kind: TransactionKind) -> TransactionCounts {
         self.counts[kind.index()]
     }
@@ -146,21 +148,21 @@ impl Statistics {
     }
 }
 
-/// A run in which terminals waited as the standard requires.
+/// The terminals of a run that kept the standard's keying and think times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TerminalWaiting {
     /// Warehouses in which terminals worked.
     pub warehouses: u32,
 }
 
-/// Statistics over a time.
+/// Statistics with the time over which they were collected.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// The statistics.
     pub statistics: &'a Statistics,
     /// The time.
     pub elapsed: Duration,
-    /// Whether the run kept keying and think times, which the efficiency requires.
+    /// The terminals, if the run kept keying and think times. Only such a run has an efficiency.
     pub waiting: Option<TerminalWaiting>,
 }
 
@@ -180,7 +182,7 @@ impl Summary<'_> {
         self.per_minute(self.statistics.total())
     }
 
-    /// tpmC in percent of the maximum for this many waiting terminals.
+    /// tpmC in percent of the maximum of the warehouses. `None` if terminals did not wait.
     pub fn efficiency_percent(&self) -> Option<f64> {
         let most = TPMC_PER_WAREHOUSE_MAX * f64::from(self.waiting?.warehouses);
         (most > 0.0).then(|| 100.0 * self.tpmc() / most)
@@ -196,8 +198,8 @@ impl Summary<'_> {
     }
 
     /// Writes one line for each type that occurred, in the form of go-tpc, with `prefix` before it:
-    /// `[Current]` for an interval, `[Summary]` for a run. Aborts have a line of their own. After a
-    /// `[Summary]` tpmC follows. Times are in milliseconds, down to nanoseconds.
+    /// `[Current]` for an interval, `[Summary]` for a run. Aborts have a line of their own. After
+    /// the lines of a `[Summary]`, a line has tpmC. Times are in milliseconds with six decimals.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ pub enum TpccTable {
 }
 
 impl TpccTable {
-    /// All, in the standard's order (clause 1.3.1).
+    /// All tables, in the standard's order (clause 1.3.1).
     pub const ALL: [TpccTable; 9] = [
         TpccTable::Warehouse,
         TpccTable::District,
@@ -70,7 +70,7 @@ impl TpccTable {
         self.declaration().row.iter().flat_map(Columns::each)
     }
 
-    /// Bytes of the standard's longest row, with each text as long as its field (clause 1.3.1).
+    /// Length in bytes of the longest row that the standard permits (clause 1.3.1).
     pub fn row_len_max(self) -> usize {
         self.row_columns().map(|column| column.kind.len_max()).sum()
     }
@@ -85,7 +85,7 @@ impl TpccTable {
     }
 }
 
-/// A secondary index. Each of its keys is unique, because it ends with the row's own number.
+/// A secondary index. Each key is unique, because the key ends with the number of the row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum TpccIndex {
@@ -96,7 +96,7 @@ pub enum TpccIndex {
 }
 
 impl TpccIndex {
-    /// All.
+    /// All indexes.
     pub const ALL: [TpccIndex; 2] = [TpccIndex::CustomerByName, TpccIndex::OrderByCustomer];
 
     /// The table of the index.

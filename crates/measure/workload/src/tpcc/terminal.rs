@@ -1,7 +1,9 @@
-//! A terminal: its home, and the transactions that it enters.
+//! A terminal: its home, and the stream of its transactions.
 
 use std::num::NonZeroU8;
 use std::ops::RangeInclusive;
+
+use latchwork_strict::strict_assert;
 
 use super::TransactionKind;
 use super::input::{
@@ -17,17 +19,18 @@ use crate::random::WorkloadRandom;
 /// Which lines of new orders another warehouse supplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteLines {
-    /// Each line independently with this percentage; 1 is the standard's (clause 2.4.1.5).
+    /// Each line independently with this probability. The standard's is 1 % (clause 2.4.1.5).
     PerLine {
         /// 0 to 100.
         percent: u8,
     },
-    /// This percentage of the orders has one such line, and the other orders have none: the ratio
-    /// of distributed transactions (section 7.3.2 of the paper). The warehouse is of another shard.
+    /// This percentage of the orders has exactly one such line, and the other orders have none: the
+    /// ratio of distributed transactions (SELCC 7.3.2). The supplying warehouse belongs to another
+    /// shard.
     PerOrder {
         /// 0 to 100.
         percent: u8,
-        /// Consecutive warehouses that make up a shard.
+        /// The number of consecutive warehouses that form a shard.
         shard: u32,
     },
 }
@@ -37,17 +40,17 @@ pub enum RemoteLines {
 pub struct InputSettings {
     /// The database's scale.
     pub scale: Scale,
-    /// Its warehouses.
+    /// The number of warehouses of the database.
     pub warehouses: u32,
-    /// The run's constants.
+    /// The run's constants C.
     pub constants: Constants,
     /// The mix.
     pub weights: Weights,
-    /// The method of drawing.
+    /// How a terminal chooses the type of its next transaction.
     pub choice: MixChoice,
-    /// Lines that other warehouses supply.
+    /// Which lines another warehouse supplies.
     pub remote_lines: RemoteLines,
-    /// Payments by customers of other warehouses, in percent; 15 is the standard's (clause
+    /// The percentage of payments by customers of other warehouses. The standard's is 15 (clause
     /// 2.5.1.2).
     pub remote_payments_percent: u8,
 }
@@ -70,8 +73,8 @@ impl InputSettings {
     ///
     /// # Errors
     ///
-    /// Fails without warehouses, with more than 100 %, and with distributed orders if all
-    /// warehouses are of one shard.
+    /// Fails without warehouses and with more than 100 %. Fails with distributed orders if `shard`
+    /// is 0 or all warehouses are in one shard.
     pub fn check(&self) -> Result<(), WorkloadError> {
         warehouses(self.warehouses)?;
         let percent = match self.remote_lines {
@@ -96,7 +99,7 @@ impl InputSettings {
     }
 }
 
-/// The home of a terminal.
+/// The home of a terminal: the warehouse and the district of its transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Home {
     /// One district, as in the standard: ten terminals in each warehouse, one in each district
@@ -107,16 +110,18 @@ pub enum Home {
         /// The district.
         district: u8,
     },
-    /// Each transaction at random in one of these warehouses and in one of their districts: for
+    /// Each transaction takes a random warehouse of this range and a random district. This is for
     /// runs with fewer workers than warehouses.
     Anywhere(RangeInclusive<u32>),
 }
 
 impl Home {
-    /// The home of terminal `number` of `count`, from 0, that share `among`.
+    /// The home of terminal `number`, from 0, of `count` terminals that share the warehouses
+    /// `among`.
     ///
-    /// With at least as many terminals as warehouses, each terminal has its own district while
-    /// districts remain. With fewer terminals, each has its share of the warehouses.
+    /// With at least as many terminals as warehouses, each terminal gets a district; up to ten
+    /// terminals per warehouse get different districts. With fewer terminals, each gets its share
+    /// of the warehouses. The caller has a terminal, so `count` is at least 1.
     pub fn of_terminal(number: u32, count: u32, among: RangeInclusive<u32>) -> Home {
         let (first, warehouses) = (*among.start(), among.count() as u32);
         if count >= warehouses {
@@ -124,13 +129,15 @@ impl Home {
             let warehouse = first + number % warehouses.max(1);
             return Home::District { warehouse, district: district as u8 + 1 };
         }
+        strict_assert!(number < count, "terminal {number} is not one of {count}");
+        let count = count.max(1);
         let edge = |at: u32| (u64::from(at) * u64::from(warehouses) / u64::from(count)) as u32;
-        let number = number % count.max(1);
+        let number = number % count;
         Home::Anywhere(first + edge(number)..=first + edge(number + 1) - 1)
     }
 }
 
-/// A source of transactions, for one worker.
+/// An endless source of transactions with their input.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Home, InputSettings, Population, Scale, Terminal};
@@ -177,7 +184,7 @@ impl Terminal {
         })
     }
 
-    /// The terminal's own generator, for its think times.
+    /// The terminal's own random generator, for its think times.
     pub fn random(&mut self) -> &mut WorkloadRandom {
         &mut self.random
     }
@@ -221,7 +228,7 @@ impl Terminal {
         uniform(&mut self.random, 1, u32::from(DISTRICTS)) as u8
     }
 
-    /// A customer: 60 % by name (clauses 2.5.1.2 and 2.6.1.2).
+    /// A customer, by last name with a probability of 60 % (clauses 2.5.1.2 and 2.6.1.2).
     fn customer(&mut self) -> CustomerChoice {
         if self.percent(60) {
             let number = self.last_names.draw(&mut self.random);
@@ -231,8 +238,8 @@ impl Terminal {
         }
     }
 
-    /// A warehouse outside of the block of `shard` warehouses around `home`; `home` if there is no
-    /// other warehouse.
+    /// A random warehouse outside the shard of `home`, where a shard has `shard` warehouses. `home`
+    /// if there is no other warehouse.
     fn other_warehouse(&mut self, home: u32, shard: u32) -> u32 {
         let block = (home - 1) / shard * shard;
         let inside = shard.min(self.settings.warehouses - block);

@@ -1,16 +1,17 @@
-//! How long a terminal types and thinks (clause 5.2.5), for runs with the setting `wait`.
+//! The random think time of a terminal (clause 5.2.5), for runs with the setting `wait`.
 
 use std::time::Duration;
 
 use super::TransactionKind;
 use crate::random::WorkloadRandom;
 
-/// The maximum of new orders per minute of one warehouse with ten waiting terminals. It follows
-/// from the keying and mean think times of the standard's mix. Efficiency is relative to it.
+/// The maximum of new orders per minute of one warehouse with ten waiting terminals. The number
+/// follows from the keying times and mean think times in the standard's mix, with response times of
+/// zero. Efficiency is tpmC relative to this maximum.
 pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 
-/// A random think time (clause 5.2.5.4): exponential with the transaction's mean, and cut at ten
-/// times that.
+/// A random think time (clause 5.2.5.4): exponential with the mean of the transaction's type, and
+/// at most ten times the mean.
 ///
 /// ```
 /// use latchwork_workload::{random::WorkloadRandom, tpcc::{TransactionKind, think_time}};
@@ -26,8 +27,8 @@ pub fn think_time(kind: TransactionKind, random: &mut WorkloadRandom) -> Duratio
     Duration::from_nanos((mean.as_nanos() as f64 * times) as u64)
 }
 
-/// The natural logarithm of a normal number above zero, by plain arithmetic, to about 15 digits. So
-/// simulated worlds are the same on every platform; `f64::ln` does not promise that.
+/// The natural logarithm of a normal number above zero, to about 15 digits. Basic arithmetic gives
+/// the same result on every platform, which simulated worlds need. `f64::ln` does not promise that.
 fn natural_logarithm(x: f64) -> f64 {
     const MANTISSA_BITS: u32 = 52;
     const BIAS: i64 = 1023;
@@ -35,7 +36,8 @@ fn natural_logarithm(x: f64) -> f64 {
     let exponent = (bits >> MANTISSA_BITS) as i64 - BIAS;
     let mantissa =
         f64::from_bits(bits & ((1 << MANTISSA_BITS) - 1) | (BIAS as u64) << MANTISSA_BITS);
-    // ln m = 2 artanh z with z = (m - 1) / (m + 1), at most 1/3 for m in [1, 2): terms shrink by 9.
+    // ln m = 2 artanh z with z = (m - 1) / (m + 1). For m in [1, 2), z is at most 1/3, so each term
+    // of the series is at most 1/9 of the term before.
     let z = (mantissa - 1.0) / (mantissa + 1.0);
     let squared = z * z;
     let mut series = 0.0;
@@ -65,7 +67,7 @@ mod tests {
             let times: Vec<f64> =
                 (0..100_000).map(|_| think_time(kind, &mut random).as_secs_f64() / mean).collect();
             let average = times.iter().sum::<f64>() / times.len() as f64;
-            // The standard error is 0.0032; the cut takes 0.00005 off.
+            // The standard error is 0.0032. The cut at ten means lowers the mean by 0.00005.
             assert!((0.985..1.015).contains(&average), "{average}");
             for (bound, share) in [(0.5, 0.6065), (1.0, 0.3679), (2.0, 0.1353), (4.0, 0.0183)] {
                 let above = times.iter().filter(|time| **time > bound).count() as f64;
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn ten_waiting_terminals_give_the_most_that_a_warehouse_can() {
-        // Without any response time, a hundred cards take a terminal this long:
+        // With response times of zero, a terminal takes this long for a hundred transactions:
         let weights = [45, 43, 4, 4, 4];
         let hundred_s: f64 = TransactionKind::ALL
             .iter()

@@ -9,12 +9,12 @@ pub fn uniform(random: &mut WorkloadRandom, from: u32, to: u32) -> u32 {
     from + random.below(u64::from(to - from) + 1) as u32
 }
 
-/// The non-uniform distribution over `from..=to` (clause 2.1.6). Two uniform numbers are combined
-/// by OR, so that numbers with many one-bits are frequent. Then the result is rotated by a
-/// constant.
+/// The non-uniform distribution over `from..=to` (clause 2.1.6). A draw is the OR of two uniform
+/// numbers, so numbers with many one-bits are frequent. The constant C is added, modulo the size of
+/// the range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NonUniform {
-    /// A, the maximum of the first of the two numbers: a power of two less one.
+    /// A, the maximum of the first number: a power of two less one.
     mask: u32,
     constant: u32,
     from: u32,
@@ -26,14 +26,15 @@ impl NonUniform {
     #[inline]
     pub fn draw(&self, random: &mut WorkloadRandom) -> u32 {
         let both = uniform(random, 0, self.mask) | uniform(random, self.from, self.to);
-        // Below 2^33, hence the wide sum.
+        // The sum can exceed 32 bits.
         let turned = u64::from(both) + u64::from(self.constant);
         (turned % (u64::from(self.to - self.from) + 1)) as u32 + self.from
     }
 }
 
-/// The standard's A for a range of `standard` numbers, reduced for a smaller range. The result is
-/// the largest power of two less one that does not exceed the same share of the range.
+/// A for a range of `now` numbers, from the standard's A, `mask`, for a range of `standard`
+/// numbers. `mask + 1` is scaled by the same factor as the range, then rounded down to a power of
+/// two.
 fn mask_for(mask: u32, standard: u32, now: u32) -> u32 {
     let share = u64::from(mask + 1) * u64::from(now) / u64::from(standard);
     (1 << share.max(1).ilog2()) - 1
@@ -60,7 +61,7 @@ impl Constants {
     /// constants of last names are 65 to 119 apart, and neither 96 nor 112 apart (clause 2.1.6.1).
     pub fn for_run(load: Constants, seed: u64) -> Constants {
         let mut random = WorkloadRandom::for_stream(seed, RUN_STREAM);
-        // In a range of 256, every number has a valid number on at least one side.
+        // The loop ends: among 0 to 255, each number has a number at distance 65 to 95.
         loop {
             let run = Constants::draw(&mut random);
             if Constants::may_follow(load, run) {
@@ -83,20 +84,20 @@ impl Constants {
         }
     }
 
-    /// Numbers of last names, `NURand(255, 0, 999)`.
+    /// The distribution of the numbers of last names, `NURand(255, 0, 999)`.
     pub fn last_names(&self, scale: Scale) -> NonUniform {
         let to = scale.last_names() - 1;
         NonUniform { mask: mask_for(255, 1_000, to + 1), constant: self.last_name, from: 0, to }
     }
 
-    /// Customers, `NURand(1023, 1, 3000)`.
+    /// The distribution of customers, `NURand(1023, 1, 3000)`.
     pub fn customers(&self, scale: Scale) -> NonUniform {
         let to = scale.customers();
         let mask = mask_for(1023, Scale::CUSTOMERS, to);
         NonUniform { mask, constant: self.customer, from: 1, to }
     }
 
-    /// Items, `NURand(8191, 1, 100000)`.
+    /// The distribution of items, `NURand(8191, 1, 100000)`.
     pub fn items(&self, scale: Scale) -> NonUniform {
         let to = scale.items();
         let mask = mask_for(8191, Scale::ITEMS, to);
@@ -104,18 +105,18 @@ impl Constants {
     }
 }
 
-// Streams of a seed that no part of a population and no terminal uses.
+// Numbers of random streams. Rows of a population and terminals have smaller numbers.
 const LOAD_STREAM: u64 = u64::MAX;
 const RUN_STREAM: u64 = u64::MAX - 1;
 
-/// The longest last name.
+/// The length of the longest last name, in bytes.
 pub const LAST_NAME_MAX: usize = 15;
 
 const SYLLABLES: [&[u8]; 10] =
     [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
 
-/// Appends the last name with a number below 1000: a syllable for each of its digits (clause
-/// 4.3.2.3).
+/// Appends the last name of `number`, from 0 to 999: a syllable for each of its three digits
+/// (clause 4.3.2.3).
 ///
 /// ```
 /// let mut name = Vec::new();
@@ -135,13 +136,13 @@ pub(super) fn syllables(number: u32) -> [&'static [u8]; 3] {
 
 const ALPHANUMERIC: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Appends `len` characters of `alphabet`, nine from each draw.
+/// Appends `len` random characters of `alphabet`. One draw of 64 bits gives up to nine characters.
 fn push_characters(random: &mut WorkloadRandom, alphabet: &[u8], len: u32, out: &mut Vec<u8>) {
     let base = alphabet.len() as u64;
     let mut left = len as usize;
     while left > 0 {
-        // The characters are the digits of a fraction to this base. Nine of them take at most 54
-        // bits, so the last digit is nearly uniform.
+        // The characters are the digits, to this base, of a fraction with 64 random bits. Nine
+        // digits take at most 54 bits, so the last digit is nearly uniform, too.
         let mut fraction = random.next_u64();
         for _ in 0..left.min(9) {
             let wide = u128::from(fraction) * u128::from(base);
@@ -177,11 +178,13 @@ pub fn zip(random: &mut WorkloadRandom) -> [u8; 9] {
     zip
 }
 
-/// The mark in the data of some items and stocks (clause 4.3.3.1). New orders look for it.
+/// The text in the data of some items and stocks (clause 4.3.3.1). New-order transactions look for
+/// this text.
 pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// The shift of the search position, by the byte at the window's end. The window moves until that
-/// byte meets the same byte in the mark, or moves past the byte (Horspool, 1980).
+/// The search table of Horspool's algorithm (1980). The search compares a window of the data with
+/// the text. For the last byte of a window, the table has the distance to the next window to
+/// compare.
 const SHIFTS: [u8; 256] = {
     let last = ORIGINAL.len() - 1;
     let mut shifts = [ORIGINAL.len() as u8; 256];
@@ -193,7 +196,7 @@ const SHIFTS: [u8; 256] = {
     shifts
 };
 
-/// Whether I_DATA or S_DATA carries the mark. Reads about every eighth byte.
+/// Whether I_DATA or S_DATA contains [`ORIGINAL`]. Reads about every eighth byte.
 #[inline]
 pub fn is_original(data: &[u8]) -> bool {
     let mut rest = data;
@@ -206,8 +209,8 @@ pub fn is_original(data: &[u8]) -> bool {
     false
 }
 
-/// Appends I_DATA or S_DATA: 26 to 50 characters. If `original`, the mark stands at a random
-/// position.
+/// Appends I_DATA or S_DATA: 26 to 50 characters. With `original`, [`ORIGINAL`] replaces the
+/// characters at a random position.
 pub fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     push_a_string(random, 26, 50, out);
@@ -218,7 +221,7 @@ pub fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>)
     }
 }
 
-/// A random order of `1..=count` (Fisher and Yates).
+/// The numbers `1..=count` in random order (shuffle of Fisher and Yates).
 pub fn permutation(random: &mut WorkloadRandom, count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (1..=count).collect();
     for last in (1..numbers.len()).rev() {

@@ -33,7 +33,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// All of them.
+    /// All six workloads.
     pub const ALL: [Builtin; 6] =
         [Builtin::A, Builtin::B, Builtin::C, Builtin::D, Builtin::E, Builtin::F];
 
@@ -65,7 +65,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// None in a build that passes its tests.
+    /// Fails only if the built-in file is malformed. A test reads all six files.
     pub fn add_to(self, properties: &mut Properties) -> Result<(), WorkloadError> {
         properties.parse(self.text(), &format!("workload {self}"))
     }
@@ -74,7 +74,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// None in a build that passes its tests.
+    /// Fails only if the built-in file is malformed. A test reads all six files.
     pub fn workload(self) -> Result<CoreWorkload, WorkloadError> {
         let mut properties = Properties::default();
         self.add_to(&mut properties)?;

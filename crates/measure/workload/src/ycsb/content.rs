@@ -1,14 +1,16 @@
 //! The contents of a field: bytes that follow from the record's key, the field and a version. From
-//! these bytes a reader recognises the field, the write that left them, and whether they are whole.
+//! these bytes a reader recognises the field and the write, and whether all bytes come from one
+//! write.
 //!
 //! ```text
 //!   field   | version, little endian | words of a generator seeded by key, field and version |
 //!             min(8, length / 2) bytes                   the rest
 //! ```
 //!
-//! A field that mixes bytes of two writes fails, since the words follow from the version in front
-//! of them. A field of another record fails too, and so does another field of this record. Fields
-//! shorter than 16 bytes keep only the low bytes of the version; a field of one byte keeps none.
+//! The check refuses a field that mixes bytes of two writes, because all words follow from the
+//! version at the head. The check also refuses the bytes of another record or of another field. For
+//! very short fields, wrong bytes can pass by chance. Fields shorter than 16 bytes keep only the
+//! low bytes of the version. A field of one byte keeps no version.
 
 use std::fmt;
 
@@ -19,12 +21,13 @@ pub const VERSION_LEN: usize = 8;
 
 const WORD_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// The write that left a field. Loaded and inserted records have [`ContentVersion::LOADED`].
+/// The number of the write that left a field. Loaded and inserted records have
+/// [`ContentVersion::LOADED`].
 ///
-/// Writers take versions from their own [`Versions`], so all writes of a run are distinct. A
-/// read-modify-write instead writes [`ContentVersion::next`] of the version that it read. If
-/// nothing else writes, the versions of all fields add up to the number of written fields. A lost
-/// update is then missing in the sum.
+/// An update takes its version from the worker's [`Versions`], so updates of a run have distinct
+/// versions. A read-modify-write instead writes [`ContentVersion::next`] of the version that it
+/// read. If a run has only read-modify-writes, the versions of all fields add up to the number of
+/// written fields. A lost update makes the sum too small.
 #[derive(
     Clone,
     Copy,
@@ -49,7 +52,7 @@ impl ContentVersion {
         ContentVersion(number)
     }
 
-    /// Its number.
+    /// The version's number.
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -66,7 +69,8 @@ impl fmt::Display for ContentVersion {
     }
 }
 
-/// A worker's supply of versions, different from those of all other workers of the run.
+/// A worker's supply of versions. The versions differ from the versions of all other workers of the
+/// run.
 ///
 /// ```text
 ///   63       48 47                16 15       0
@@ -78,13 +82,15 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// The supply of the worker with this number among all workers of all compute nodes.
+    /// The supply of the worker with this number, from 0, counted over all compute nodes.
     pub fn of_worker(worker: u16) -> Versions {
-        Versions { next: (u64::from(worker) + 1) << 48 }
+        // The field of the last worker overflows to 0, so its writes count from 1. Its versions
+        // then differ from `LOADED`, and from 65535 read-modify-writes over `LOADED`.
+        Versions { next: ((u64::from(worker) + 1) << 48).max(1 << 16) }
     }
 
-    /// A version that no other write of the run has, for the first four billion writes of the
-    /// worker.
+    /// A version that no other write of the run has. After four billion writes of one worker,
+    /// versions repeat.
     #[inline]
     pub fn take(&mut self) -> ContentVersion {
         let version = ContentVersion(self.next);
@@ -122,7 +128,7 @@ impl fmt::Display for FieldIndex {
     }
 }
 
-/// Bytes of version in a field of `len` bytes.
+/// Number of bytes that the version takes in a field of `len` bytes.
 pub(super) fn version_len(len: usize) -> usize {
     VERSION_LEN.min(len / 2)
 }
@@ -152,8 +158,8 @@ pub(super) fn version_of(field: &[u8]) -> ContentVersion {
 
 #[inline]
 fn word(seed: u64, index: usize) -> [u8; 8] {
-    // One multiplication suffices: words differ if their seeds or indices differ, in the low bytes
-    // too.
+    // One multiplication suffices. With equal indices, words of different seeds differ. The shift
+    // brings the high bits of the product into the low bytes.
     let x = seed.wrapping_add((index as u64 + 1).wrapping_mul(GOLDEN)).wrapping_mul(WORD_FACTOR);
     (x ^ (x >> 32)).to_le_bytes()
 }
@@ -239,6 +245,10 @@ mod tests {
             [first.take(), first.take(), second.take(), second.take(), ContentVersion::LOADED];
         for (i, version) in taken.iter().enumerate() {
             assert!(!taken[..i].contains(version));
+        }
+        let mut last = Versions::of_worker(u16::MAX);
+        for version in [last.take(), last.take()] {
+            assert!(!taken.contains(&version), "{version} of the last worker");
         }
         let increments = (0..1000).fold(taken[0], |version, _| version.next());
         assert!(increments < taken[1], "increments stay below the worker's next version");

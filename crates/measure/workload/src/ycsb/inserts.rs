@@ -7,16 +7,16 @@ use std::sync::{Mutex, PoisonError};
 
 use super::key::RecordNumber;
 
-/// Numbers for records to insert, and the bound below which all records are known to be in the
-/// store.
+/// The numbers of records to insert, and a bound: all inserts of numbers below the bound have
+/// ended.
 ///
 /// Processes that insert into one store share the numbers evenly, without communication: each of n
-/// processes has every n-th number. Each process counts its own numbers without gaps, and knows no
-/// records that other processes insert.
+/// processes has every n-th number. A process's *own count* numbers the loaded records and its own
+/// inserts without gaps. The process requests no records that other processes insert.
 ///
 /// Workers insert in parallel and finish out of order. [`known`](InsertCounter::known) passes a
 /// number only when that number and all numbers before it are acknowledged. So a worker that draws
-/// below `known` requests no record that is still missing.
+/// below `known` requests no record whose insert has not ended.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{InsertCounter, RecordNumber};
@@ -31,10 +31,12 @@ use super::key::RecordNumber;
 #[derive(Debug)]
 pub struct InsertCounter {
     next: AtomicU64,
-    /// All numbers below this one are acknowledged. Written only under the lock.
+    /// The bound, in the own count: all numbers below `known` are acknowledged. Written only under
+    /// the lock of `early`.
     known: AtomicU64,
+    /// Acknowledged numbers, in the own count, that wait for an earlier number.
     early: Mutex<BinaryHeap<Reverse<u64>>>,
-    /// Numbers below this one belong to all processes.
+    /// Numbers below `first` are loaded records, which all processes request.
     first: u64,
     process: u64,
     processes: u64,
@@ -46,8 +48,8 @@ impl InsertCounter {
         InsertCounter::of_process(first, 0, 1)
     }
 
-    /// The counter of one of `processes` processes, counted from 0, which share the numbers from
-    /// `first` on.
+    /// The counter of process `process`, from 0, of `processes` processes that share the numbers
+    /// from `first` on.
     pub fn of_process(first: RecordNumber, process: u64, processes: u64) -> InsertCounter {
         InsertCounter {
             next: AtomicU64::new(first.0),
@@ -59,7 +61,7 @@ impl InsertCounter {
         }
     }
 
-    /// The record with this number in this process's own count.
+    /// The record with number `own` in this process's own count.
     #[inline]
     pub fn record(&self, own: u64) -> RecordNumber {
         match own.checked_sub(self.first) {
@@ -68,16 +70,16 @@ impl InsertCounter {
         }
     }
 
-    /// A number that no other worker has. Pass it to [`acknowledge`](InsertCounter::acknowledge)
-    /// once the insert has ended, with success or not: until then no later number becomes known.
+    /// A number that no other worker gets. The caller passes the number to
+    /// [`acknowledge`](InsertCounter::acknowledge) once the insert has ended, with success or not.
+    /// Until the call no later number becomes known.
     pub fn claim(&self) -> RecordNumber {
         self.record(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Reports that the insert of a claimed number has ended.
     pub fn acknowledge(&self, record: RecordNumber) {
-        // The heap is consistent between any two of its operations, so a panic elsewhere does no
-        // harm.
+        // A poisoned lock is no problem: the heap is consistent between any two of its operations.
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let inserted = record.0.saturating_sub(self.first) / self.processes;
         early.push(Reverse(self.first + inserted));
@@ -87,18 +89,19 @@ impl InsertCounter {
                 known = known.max(number + 1);
             }
         }
-        // A reader of the new bound also sees the writes of the inserting workers.
+        // Release, paired with the acquire in `known`: a reader of the new bound also sees the
+        // memory writes of the inserting workers.
         self.known.store(known, Ordering::Release);
     }
 
-    /// All [records](InsertCounter::record) below this one in this process's own count are in the
-    /// store.
+    /// The bound, in this process's own count: the inserts of all [records](InsertCounter::record)
+    /// below it have ended.
     #[inline]
     pub fn known(&self) -> RecordNumber {
         RecordNumber(self.known.load(Ordering::Acquire))
     }
 
-    /// The next number that `claim` would return.
+    /// The number that the next `claim` returns.
     pub fn claimed(&self) -> RecordNumber {
         self.record(self.next.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Keys: the names of records in the store.
+//! Keys: the byte strings under which records are in the store.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::hash::ycsb_hash;
 /// The longest key of any format, in bytes.
 pub const KEY_LEN_MAX: usize = 512;
 
-/// The most digits that a key can be padded to.
+/// The maximum number of digits to which a key can be padded.
 pub const ZERO_PADDING_MAX: usize = KEY_LEN_MAX - PREFIX.len();
 
 const PREFIX: &[u8; 4] = b"user";
@@ -27,19 +27,19 @@ impl fmt::Display for RecordNumber {
     }
 }
 
-/// The order of keys in which records are inserted.
+/// The relation between record numbers and keys, and so the key order in which records are
+/// inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InsertOrder {
-    /// Keys are hashes of record numbers, so records inserted one after the other are far apart in
-    /// the key order.
+    /// A key is the hash of the record number, so consecutive inserts are far apart in the key
+    /// order.
     #[default]
     Hashed,
-    /// Keys are record numbers. The order of keys follows the numbers only with enough zero
-    /// padding.
+    /// A key is the record number. Keys sort like the numbers only with enough zero padding.
     Ordered,
 }
 
-/// How a record number becomes a key: `user` and digits, as YCSB writes it.
+/// The format of keys: `user` and the digits of a number, as in YCSB.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{InsertOrder, KeyBuffer, KeyFormat, RecordNumber};
@@ -68,7 +68,7 @@ impl KeyFormat {
         };
         let mut digits = [b'0'; DIGITS_MAX];
         let mut first = DIGITS_MAX;
-        // Two digits per step halve the number of long divisions.
+        // Two digits per step halve the number of 64-bit divisions.
         while number >= 10 {
             let pair = (number % 100) as u8;
             number /= 100;

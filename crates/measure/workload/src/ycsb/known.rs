@@ -1,7 +1,7 @@
-//! The keys of YCSB's core workload: keys with an effect here, and keys that are accepted and
-//! ignored.
+//! The property keys that this crate accepts: keys with an effect, and keys that are ignored with a
+//! warning.
 
-/// Keys with an effect here, sorted.
+/// Property keys with an effect, sorted.
 pub(super) const KNOWN: &[&str] = &[
     "dataintegrity",
     "exponential.frac",
@@ -39,9 +39,9 @@ pub(super) const KNOWN: &[&str] = &[
     "zipfianscale",
 ];
 
-/// Keys of YCSB's client, of its measurements and of single database bindings, sorted. They control
-/// how YCSB reports or connects, so a file with such keys runs here too. Each of these keys is
-/// reported once as ignored.
+/// Keys of YCSB's client, of its measurements and of single database bindings, sorted. These keys
+/// control how YCSB reports or connects. A file with such a key runs here too, with a warning for
+/// each line that has one.
 pub(super) const IGNORED: &[&str] = &[
     "columnfamily",
     "core_workload_insertion_keep_going_on_error",
@@ -74,10 +74,10 @@ pub(super) const IGNORED: &[&str] = &[
     "timeseries.granularity",
 ];
 
-/// Keys with this prefix are ignored as well: YCSB passes them to its tracing library.
+/// Keys with this prefix are ignored too. YCSB passes such keys to its tracing library.
 pub(super) const IGNORED_PREFIX: &str = "htrace.";
 
-/// The names of YCSB's class that this crate replaces.
+/// The accepted values of `workload`: the names of the Java class of YCSB that this crate replaces.
 pub(super) const CLASSES: &[&str] =
     &["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "core"];
 

@@ -14,12 +14,12 @@
 //!      InsertCounter (shared)
 //! ```
 //!
-//! Keys, defaults and distributions are those of YCSB, so that its files run unchanged. There are
-//! three departures, each with its reason in the code:
+//! Keys, defaults and distributions follow YCSB, so that YCSB's workload files run unchanged. The
+//! main departures, each with its reason in the code, are:
 //!
 //! * Contents carry versions, so that every read can be checked.
-//! * Sequential requests are divided among workers without a shared counter.
-//! * The number of loaded records bounds the room that a scrambled zipfian keeps for inserts.
+//! * Each worker takes its own part of sequential requests, without a shared counter.
+//! * A scrambled zipfian reserves room for inserts, at most as much as there are loaded records.
 
 mod builtin;
 mod content;

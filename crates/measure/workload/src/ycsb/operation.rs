@@ -1,4 +1,4 @@
-//! The operations on the store.
+//! The operations of YCSB on a store, and their kinds.
 
 use latchwork_report::histogram::OperationKindSet;
 
@@ -31,8 +31,9 @@ pub enum YcsbOperation {
         /// Which of its fields.
         fields: Fields,
     },
-    /// Insert a record. Its number was claimed from the [`InsertCounter`](super::InsertCounter).
-    /// The caller acknowledges the number to the counter when the insert has ended.
+    /// Insert a record. The stream has claimed its number from the
+    /// [`InsertCounter`](super::InsertCounter). The caller acknowledges the number to the counter
+    /// when the insert has ended.
     Insert {
         /// The new record.
         record: RecordNumber,
@@ -41,7 +42,7 @@ pub enum YcsbOperation {
     Scan {
         /// The record at whose key the scan begins.
         first: RecordNumber,
-        /// The number of records to read, if the store has as many.
+        /// The maximum number of records to read.
         records: u32,
         /// Which of their fields.
         fields: Fields,

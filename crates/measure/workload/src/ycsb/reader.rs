@@ -1,4 +1,5 @@
-//! Typed values out of properties. An error names the position of the value, and valid values.
+//! Reads typed values from properties. An error names the position of the value, and states the
+//! valid values.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,14 +12,14 @@ use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
 use crate::WorkloadError;
 use crate::properties::{Duplicate, Properties, Property, near_matches};
 
-/// Reads one workload's values.
+/// Reads the values of one workload.
 pub(super) struct Reader<'a> {
     properties: &'a Properties,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader, and a warning for each key that is accepted without effect. Fails at an unknown
-    /// key.
+    /// A reader, with warnings for ignored keys and for keys that one file assigns twice. Fails at
+    /// an unknown key.
     pub(super) fn new(
         properties: &'a Properties,
     ) -> Result<(Reader<'a>, Vec<String>), WorkloadError> {
@@ -137,7 +138,7 @@ impl<'a> Reader<'a> {
         self.parse(key, good, || "must be a number of at least 0".to_owned())
     }
 
-    /// A number strictly inside `above..below`, or `default`.
+    /// A number above `above` and below `below`, or `default` if the key is not given.
     pub(super) fn between(
         &self,
         key: &'static str,

@@ -1,4 +1,4 @@
-//! Records as byte strings: the fields one after the other.
+//! The layout of a record: a byte string with the fields one after the other.
 //!
 //! ```text
 //!   all fields equally long    | field 0 | field 1 | ... |
@@ -7,8 +7,8 @@
 //!                                u16, little endian, counted from the start of field 0
 //! ```
 //!
-//! With equal lengths a field is a known range of the record, so an update replaces it in place
-//! without reading the rest.
+//! With equal lengths, a field is at the same byte range in every record. So an update replaces the
+//! field in place, without a read of the other fields.
 
 use std::ops::Range;
 
@@ -32,11 +32,11 @@ pub enum FieldLength {
         /// The longest.
         max: u16,
     },
-    /// At least `min` bytes, by a zipfian that favours short fields.
+    /// At least `min` bytes. A zipfian favours short fields.
     Zipfian {
         /// The shortest.
         min: u16,
-        /// The excess over `min`.
+        /// The distribution of the bytes above `min`.
         longer: Zipfian,
     },
 }
@@ -51,7 +51,7 @@ impl FieldLength {
         }
     }
 
-    /// The length of a field whose contents come from `seed`.
+    /// The length of the field with this seed of contents (see [`content::seed`]).
     fn of_seed(&self, seed: u64) -> usize {
         let bits = mix(!seed);
         match self {
@@ -67,32 +67,33 @@ impl FieldLength {
     }
 }
 
-/// Why a record's bytes are not those of any write.
+/// Why the bytes of a record are not the bytes of complete writes of this record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadYcsbRecord {
-    /// The record's length differs from the layout's.
+    /// The length of the record, or of one field, differs from the length that the layout requires.
     #[error("the record has {found} bytes where {expected} belong")]
     Length {
-        /// The layout's length in bytes.
+        /// The required length in bytes.
         expected: usize,
         /// The actual length in bytes.
         found: usize,
     },
-    /// The ends of its fields do not ascend, or point outside.
+    /// The table of field ends is wrong: an end is before the start of its field, or outside the
+    /// record.
     #[error("field {field} does not lie inside the record")]
     Table {
-        /// The first such field.
+        /// The first field with this error.
         field: FieldIndex,
     },
     /// A field holds bytes of another record, of another field, or of more than one write.
     #[error("field {field} holds bytes that no single write of this record left there")]
     Content {
-        /// The first such field.
+        /// The first field with this error.
         field: FieldIndex,
     },
 }
 
-/// The layout of a record's fields, and their contents.
+/// The layout of a record's fields. The type also writes and checks their contents.
 ///
 /// ```
 /// use latchwork_workload::ycsb::{
@@ -175,7 +176,8 @@ impl RecordLayout {
         }
     }
 
-    /// Whether fields carry whole versions, so that sums of versions are meaningful.
+    /// Whether fields have the same length and carry whole versions. Only then are sums of versions
+    /// meaningful.
     pub fn keeps_whole_versions(&self) -> bool {
         self.constant_field_len()
             .is_some_and(|len| content::version_len(len) == content::VERSION_LEN)
@@ -188,7 +190,7 @@ impl RecordLayout {
         }
     }
 
-    /// The byte range of a field, if the range is the same in all records.
+    /// The byte range of a field, if all fields are equally long.
     #[inline]
     pub fn place(&self, field: FieldIndex) -> Option<Range<usize>> {
         let start = usize::from(field.0);
@@ -239,7 +241,7 @@ impl RecordLayout {
         }
     }
 
-    /// Sets the end of `field` to the present end of the record.
+    /// Writes the present length of the record into the table, as the end of `field`.
     fn set_end(&self, record: &mut [u8], field: FieldIndex) {
         if self.table_len() > 0 {
             let end = (record.len() - self.table_len()) as u16;
@@ -260,7 +262,8 @@ impl RecordLayout {
         content::fill(out, key, field, version);
     }
 
-    /// Writes `old` into `out` with one field replaced; its length may change.
+    /// Writes the record `old` into `out`, with one field replaced. The length of this field may
+    /// change.
     ///
     /// # Errors
     ///
@@ -289,7 +292,7 @@ impl RecordLayout {
         Ok(())
     }
 
-    /// The version that a whole field carries, unchecked.
+    /// The version at the head of a field. The contents are not checked.
     #[inline]
     pub fn version_of(&self, field_bytes: &[u8]) -> ContentVersion {
         content::version_of(field_bytes)
@@ -299,7 +302,7 @@ impl RecordLayout {
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are not those of one write of this field of this record.
+    /// Fails when the bytes are not the bytes of one write of this field of this record.
     #[inline]
     pub fn verify_field(
         &self,
@@ -311,7 +314,8 @@ impl RecordLayout {
         let whole = content::version_len(bytes.len()) == content::VERSION_LEN;
         let expected = match self.length {
             FieldLength::Constant(len) => usize::from(len),
-            // A short field keeps only a part of the version from which its length follows.
+            // The length of a field follows from its version. A short field has only a part of the
+            // version, so its length cannot be checked.
             _ if whole => self.length.of_seed(content::seed(key, field, version)),
             _ => bytes.len(),
         };
@@ -321,11 +325,11 @@ impl RecordLayout {
         Ok(version)
     }
 
-    /// Checks a whole record and returns the version of each of its fields.
+    /// Checks a whole record, and calls `versions` with each field and its version.
     ///
     /// # Errors
     ///
-    /// Fails at the first bytes that no write of this record left.
+    /// Fails at the first field that no single write of this record left.
     #[inline]
     pub fn verify(
         &self,

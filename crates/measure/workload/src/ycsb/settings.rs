@@ -11,13 +11,13 @@ use crate::WorkloadError;
 use crate::distribution::{ScaledZipfian, YCSB_THETA, Zipfian};
 use crate::properties::Properties;
 
-/// The number of records if no property gives it.
+/// The number of records without the property `recordcount`.
 const RECORDS_DEFAULT: u64 = 1_000_000;
 
-/// The most records of a workload.
+/// The maximum of `recordcount`.
 const RECORDS_MAX: u64 = 1 << 48;
 
-/// Shares of the operations, relative to their sum.
+/// Weights of the kinds of operations. The share of a kind is its weight divided by the sum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mix {
     /// Reads.
@@ -33,12 +33,12 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The shares in the order of [`OperationKind`](super::OperationKind).
+    /// The weights in the order of [`OperationKind`](super::OperationKind).
     pub fn weights(&self) -> [f64; 5] {
         [self.read, self.update, self.insert, self.scan, self.read_modify_write]
     }
 
-    /// The sum of the shares.
+    /// The sum of the weights.
     pub fn sum(&self) -> f64 {
         self.weights().iter().sum()
     }
@@ -53,13 +53,13 @@ pub enum RequestDistribution {
     ZipfianRecords {
         /// The skew.
         theta: f64,
-        /// The distribution is that of this many times the number of records: `zipfianscale` (see
-        /// [`ScaledZipfian`]).
+        /// The property `zipfianscale`: the zipfian has the shares of a distribution over this many
+        /// times the records (see [`ScaledZipfian`]).
         scale: u64,
     },
-    /// What YCSB calls `zipfian`: a zipfian over ten billion ranks, hashed onto the records.
+    /// YCSB's `zipfian`: a zipfian over ten billion ranks, hashed onto the records.
     ScrambledZipfian,
-    /// The newest records most often.
+    /// A zipfian over ages: the newest record is requested most often.
     Latest {
         /// The skew.
         theta: f64,
@@ -71,9 +71,9 @@ pub enum RequestDistribution {
         /// Fraction of the operations.
         operations: f64,
     },
-    /// One record after the other.
+    /// All records in the order of their numbers, again and again.
     Sequential,
-    /// The newest records most often, with exponentially falling popularity.
+    /// Popularity falls exponentially with the age of the record.
     Exponential {
         /// Percentage of the requests to the newest part.
         percentile: f64,
@@ -106,7 +106,7 @@ pub enum ScanLengthDistribution {
     Zipfian,
 }
 
-/// The numbers of records that scans read.
+/// The number of records that a scan requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanLength {
     /// The minimum.
@@ -117,18 +117,18 @@ pub struct ScanLength {
     pub distribution: ScanLengthDistribution,
 }
 
-/// Settings of YCSB's client in workload files. Command-line flags replace them.
+/// Settings of YCSB's client that workload files may have. The flags of a program take precedence.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ClientSettings {
     /// `threadcount`: workers.
     pub threads: Option<u32>,
     /// `target`: operations per second, all workers together.
     pub target_ops_s: Option<f64>,
-    /// `maxexecutiontime`.
+    /// `maxexecutiontime`: the duration of the run. A plain number is in seconds.
     pub time_max: Option<Duration>,
 }
 
-/// YCSB's core workload.
+/// The settings of YCSB's core workload.
 ///
 /// ```
 /// use latchwork_workload::{properties::Properties, ycsb::CoreWorkload};
@@ -156,7 +156,7 @@ pub struct CoreWorkload {
     pub table: String,
     /// Numbers of the loaded records. The numbers of inserted records follow.
     pub records: Range<u64>,
-    /// Operations of a run, if the workload limits them.
+    /// The number of operations of a run, if `operationcount` gives one above 0.
     pub operations: Option<u64>,
     /// The layout of a record.
     pub layout: RecordLayout,
@@ -183,8 +183,9 @@ pub struct CoreWorkload {
 }
 
 impl CoreWorkload {
-    /// The workload that properties describe, with warnings about keys that change nothing. Missing
-    /// keys have YCSB's defaults, or a million records for `recordcount`.
+    /// The workload that the properties describe, with warnings. Warnings are about ignored keys,
+    /// keys that one file has twice, and proportions that do not add up to 1. Missing keys have
+    /// YCSB's defaults, except `recordcount`, which is a million.
     ///
     /// # Errors
     ///
@@ -235,7 +236,7 @@ impl CoreWorkload {
         self.records.end - self.records.start
     }
 
-    /// The number of the first record that a run inserts.
+    /// The number of the first record that is not loaded, which a run inserts first.
     pub fn first_insert(&self) -> RecordNumber {
         RecordNumber(self.records.end)
     }

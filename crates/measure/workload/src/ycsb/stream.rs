@@ -14,7 +14,8 @@ use crate::distribution::{
 };
 use crate::random::WorkloadRandom;
 
-/// Maximum number of redraws of a record that is not inserted yet. Then a loaded record is taken.
+/// A draw can give a record that is not inserted yet. After this many such draws, a loaded record
+/// is drawn uniformly.
 const REDRAWS_MAX: u32 = 256;
 
 /// One worker among all workers of all compute nodes.
@@ -26,7 +27,7 @@ pub struct WorkerIndex {
     pub count: u64,
 }
 
-/// The choice of the next record. Record numbers are counted from the first loaded record.
+/// The distribution of requested records. Its item 0 is the first loaded record.
 #[derive(Clone, Debug)]
 enum Requests {
     Uniform(Uniform),
@@ -154,7 +155,7 @@ impl OperationStream {
         }
     }
 
-    /// A record that is in the store.
+    /// A record to request: a loaded record, or a record whose insert has ended.
     #[inline]
     fn record(&mut self) -> RecordNumber {
         let known = self.inserts.known().0.saturating_sub(self.first).max(1);
@@ -222,12 +223,12 @@ impl Requests {
     }
 }
 
-/// The number of records for which a scrambled zipfian makes room from the start, so that inserts
-/// do not move its popular records.
+/// The number of records that a scrambled zipfian includes from the start, beside the loaded
+/// records. Because of this room, inserts do not change which records are popular.
 ///
-/// The number is twice the expected number of inserts, as in YCSB. The maximum is the number of
-/// loaded records: otherwise a long run would discard most of its draws. Without a number of
-/// operations, the maximum applies.
+/// The number is twice the expected number of inserts, as in YCSB. Departure from YCSB: the number
+/// is at most the number of loaded records, because a long run would otherwise repeat most of its
+/// draws. Without a number of operations, this maximum applies.
 fn expected_inserts(workload: &CoreWorkload) -> u64 {
     let share = workload.mix.insert / workload.mix.sum();
     if share == 0.0 {

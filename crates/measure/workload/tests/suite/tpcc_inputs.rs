@@ -1,4 +1,4 @@
-//! The inputs of terminals have the distributions of clause 2.
+//! The inputs that terminals generate have the distributions that clause 2 prescribes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,9 +40,8 @@ fn payments(settings: InputSettings, count: usize) -> Vec<PaymentInput> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Chi-square: the sum over all values of (seen - expected)^2 / expected. The limit is five
-/// standard deviations above the mean, which chance exceeds once in millions. Rare values are
-/// grouped.
+/// A chi-square test: the sum over all values of (seen - expected)^2 / expected. The limit is five
+/// standard deviations above the mean. Rare values are grouped.
 fn assert_distributed(what: &str, seen: &BTreeMap<u32, u64>, expected: &BTreeMap<u32, f64>) {
     let draws: u64 = seen.values().sum();
     let total: f64 = expected.values().sum();
@@ -73,7 +72,7 @@ fn flat(from: u32, to: u32) -> BTreeMap<u32, f64> {
     (from..=to).map(|value| (value, 1.0)).collect()
 }
 
-/// NURand(a, from, to) of clause 2.1.6, counted exactly.
+/// The exact distribution of NURand(a, from, to) of clause 2.1.6, by counting all pairs.
 fn non_uniform(a: u32, constant: u32, from: u32, to: u32) -> BTreeMap<u32, f64> {
     let mut weights: BTreeMap<u32, f64> = flat(from, to);
     weights.values_mut().for_each(|weight| *weight = 0.0);
@@ -98,7 +97,8 @@ fn customers_and_last_names_are_as_non_uniform_as_the_standards() {
     assert_distributed("C_LAST", &draws(LOAD.last_names(scale), 1_000_000), &names);
     let customers = non_uniform(1023, LOAD.customer, 1, 3_000);
     assert_distributed("C_ID", &draws(LOAD.customers(scale), 4_000_000), &customers);
-    // The test itself detects another constant, and a flat distribution.
+    // A check of the test: it refuses the distribution of another constant, and a flat
+    // distribution.
     let caught = |weights: BTreeMap<u32, f64>| {
         let seen = draws(LOAD.last_names(scale), 1_000_000);
         std::panic::catch_unwind(|| assert_distributed("wrong", &seen, &weights)).is_err()
@@ -109,15 +109,16 @@ fn customers_and_last_names_are_as_non_uniform_as_the_standards() {
 
 #[test]
 fn items_are_as_non_uniform_as_the_standards() {
-    // 8192 times 100000 pairs are many, so for A = 8191 the thirteen low bits are checked one by
-    // one. A bit of the OR is set unless both numbers lack it.
+    // Counting 8192 times 100000 pairs would take too long. So for A = 8191 the test checks the
+    // thirteen low bits one by one. A bit of the OR is set unless the bit is 0 in both numbers.
     let constants = Constants { item: 0, ..LOAD };
     let mut random = WorkloadRandom::new(23);
     let items = constants.items(Scale::default());
     let draws: Vec<u32> = (0..200_000).map(|_| items.draw(&mut random)).collect();
     assert!(draws.iter().all(|item| (1..=100_000).contains(item)));
     for bit in 0..13 {
-        // With C = 0, an OR up to 100000 minus one is one below its item; larger ones wrap around.
+        // With C = 0, an OR below 100000 gives the item OR + 1. Larger ORs wrap around to small
+        // items.
         let ors = draws.iter().map(|item| item - 1).filter(|or| *or >= 31_072);
         let (mut set, mut all) = (0u32, 0u32);
         ors.for_each(|or| {
@@ -218,8 +219,8 @@ fn payments_come_from_elsewhere_and_by_name_as_often_as_the_standards() {
     assert!(remote.len().abs_diff(30_000) < 800, "{}", remote.len());
     let districts = counted(remote.iter().map(|input| input.customer_district.into()));
     assert_distributed("C_D_ID", &districts, &flat(1, 10));
-    // The customer's district equals the terminal's as rarely as any other: five standard
-    // deviations of 52.
+    // The customer's district is uniform, so it equals the terminal's district in a tenth of the
+    // cases: five standard deviations of 52.
     let same = remote.iter().filter(|input| input.customer_district == input.district).count();
     assert!(same.abs_diff(remote.len() / 10) < 260, "{same}");
     let warehouses = counted(remote.iter().map(|input| input.customer_warehouse));
@@ -228,7 +229,8 @@ fn payments_come_from_elsewhere_and_by_name_as_often_as_the_standards() {
     assert!(local.into_iter().all(|input| input.customer_district == input.district));
     let amounts = counted(inputs.iter().map(|input| input.amount_cents as u32 / 10_000));
     let mut tens: BTreeMap<u32, f64> = (0..50).map(|hundred| (hundred, 10_000.0)).collect();
-    // 1.00 to 5000.00: the first hundred lacks 100 cents, and 5000.00 stands alone.
+    // Amounts are 1.00 to 5000.00. The first group of a hundred lacks 100 amounts, and the last
+    // group has only 5000.00.
     tens.insert(0, 9_900.0);
     let amounts = amounts.into_iter().filter(|(hundred, _)| *hundred < 50).collect();
     assert_distributed("H_AMOUNT", &amounts, &tens);

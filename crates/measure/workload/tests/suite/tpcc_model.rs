@@ -1,6 +1,5 @@
-//! The five transactions over tables in memory. The inputs, the rows and the arithmetic fit
-//! together. The twelve conditions hold after any number of transactions. A transaction that is
-//! lost, torn or done twice breaks them.
+//! Runs the five transactions on tables in memory. The twelve conditions hold after many
+//! transactions. The check detects a transaction that is lost, torn or done twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -32,7 +31,7 @@ struct Model {
     clock_us: u64,
     payments: u32,
     delivered: u32,
-    /// The periodic error of a broken engine.
+    /// The error that every tenth transaction of one kind has, if any.
     fault: Option<Fault>,
 }
 
@@ -44,9 +43,9 @@ enum Fault {
     LostCustomer,
     /// Two new orders see the same next number.
     SameOrder,
-    /// A new order without its last line.
+    /// The last line of a new order is missing.
     TornOrder,
-    /// A delivery that left the row of NEW-ORDER.
+    /// A delivery does not remove the row of NEW-ORDER.
     DeliveredTwice,
     /// A part of a new order exists although the order should have been rolled back.
     NotRolledBack,
@@ -88,7 +87,7 @@ impl Model {
         assert!(before.is_none() || self.fault.is_some(), "{table:?} has the key already");
     }
 
-    /// An update writes only the head of a row.
+    /// Updates the head of a row: the bytes that transactions change.
     fn head(&mut self, table: TpccTable, key: &[u8], write: impl FnOnce(&mut [u8])) {
         write(self.tables[table as usize].get_mut(key).expect("the row is there"));
     }

@@ -33,8 +33,8 @@ impl Seen {
         *seen = (seen.0.min(value), seen.1.max(value), seen.2 + 1, seen.3 + value);
     }
 
-    /// Checks a field: with `whole`, both ends of the range occur, and the mean is within
-    /// `tolerance` of the range's middle.
+    /// Checks that a field is within its range, and that its mean is within `tolerance` of the
+    /// range's middle. With `whole`, both ends of the range must occur.
     fn uniform(&self, field: &str, range: RangeInclusive<i64>, whole: bool, tolerance: f64) {
         let (min, max, count, sum) = self.0[field];
         assert!(range.contains(&min) && range.contains(&max), "{field}: {min} to {max}");
@@ -206,7 +206,7 @@ fn a_warehouse_of_the_standard_has_its_rows_and_is_consistent() {
     assert_eq!(estimate.table(TpccTable::Stock).rows, 100_000);
 }
 
-/// The contents of a database: a sum of hashes, so that the order of rows does not count.
+/// The number of rows and a sum of their hashes. The order of the rows does not change the sum.
 fn fingerprint(population: &Population, parts: impl Iterator<Item = u64>) -> (u64, u64) {
     let (mut rows, mut sum) = (0, 0u64);
     for part in parts.filter_map(|number| population.part(number)) {
@@ -243,7 +243,7 @@ fn the_same_seed_gives_the_same_database_with_any_number_of_loaders() {
             together.fold((0, 0u64), |sum, part| (sum.0 + part.0, sum.1.wrapping_add(part.1)));
         assert_eq!(together, alone);
     }
-    // The sum does not change between releases, so that a database can be made again.
+    // The sum is pinned, so that every build makes the same database from the same seed.
     assert_eq!(alone, (PINNED_ROWS, PINNED_SUM));
     let other = population(2);
     assert_ne!(fingerprint(&other, 0..other.part_count()), alone);

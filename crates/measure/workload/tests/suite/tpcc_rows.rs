@@ -1,5 +1,5 @@
-//! Rows become bytes and come back. Updates change only their first bytes. The standard's
-//! arithmetic is exact.
+//! A row that is encoded and decoded is unchanged. An update changes only the first bytes. The
+//! standard's arithmetic is exact.
 
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -47,7 +47,7 @@ fn rows_of_every_table_come_back_as_they_were() {
 #[test]
 fn no_row_is_longer_or_shorter_than_it_says() {
     each_row(|table, row| {
-        // The last text of these rows ends with the row, so only the texts before it have a length.
+        // In these rows the last text has no length byte: it ends with the row.
         let ends_open = matches!(
             table,
             TpccTable::Customer | TpccTable::History | TpccTable::Item | TpccTable::Stock
@@ -379,7 +379,7 @@ fn the_mark_is_found_wherever_it_is_and_nowhere_else() {
     let mut random = WorkloadRandom::new(1);
     let (mut with, mut without) = (0, 0);
     for _ in 0..20_000 {
-        // Only letters of the mark, so that nearly every text has much of the mark.
+        // The texts have only letters of `ORIGINAL`, so that parts of it are frequent.
         let mut data: Vec<u8> =
             (0..random.below(51)).map(|_| ORIGINAL[random.below(8) as usize]).collect();
         if let Some(places) =

@@ -1,5 +1,5 @@
-//! YCSB's property files run unchanged, this project's files describe the same workloads, and an
-//! error in a file is named.
+//! YCSB's property files are accepted unchanged. This project's files describe the same workloads.
+//! An error names its position in the file.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The zipfian of Gray's formula against `rand_distr`, which draws by rejection and is exact.
+//! Compares the zipfian of Gray's formula with `rand_distr`, which samples by rejection and is
+//! exact.
 
 use latchwork_workload::distribution::{YCSB_THETA, Zipfian, zeta};
 use latchwork_workload::random::WorkloadRandom;
@@ -8,7 +9,7 @@ use rand_distr::Distribution;
 
 const DRAWS: usize = 1_000_000;
 
-/// Ranks in groups of growing size: 0, 1, 2, 3, 4-5, 6-8, ... each with a fair share of the draws.
+/// The group of a rank. Groups grow: 0, 1, 2, 3, 4-6, 7-11, and so on.
 fn group(rank: u64) -> usize {
     if rank < 4 { rank as usize } else { ((rank as f64 + 1.0).ln() * 2.0) as usize + 2 }
 }
@@ -33,7 +34,8 @@ fn exact(items: u64, theta: f64, seed: u64) -> Vec<f64> {
     histogram((0..DRAWS).map(|_| zipf.sample(&mut random) as u64 - 1))
 }
 
-/// Half the sum of differences: the largest error in the probability of any set of groups.
+/// The total variation distance, half the sum of differences: the largest error in the probability
+/// of any set of groups.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
 }

@@ -1,13 +1,13 @@
-//! The free list under every interleaving; `scripts/loom.sh`.
+//! The free list under every interleaving; `scripts/loom.sh` runs this.
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Ordering};
 use loom::thread;
 
 use super::*;
 
-/// One thread takes two frames and puts the first one back. So an old head returns over another
-/// frame, while the other thread takes a frame. Without the count in the head, the other thread
-/// would bring back a frame that is in use.
+/// The ABA problem. One thread takes two frames and puts the first one back, while another thread
+/// takes a frame. So the first frame is the head again, above another frame than before. Without
+/// the count in the head, the other thread would put a frame into the list that is in use.
 #[test]
 fn no_frame_is_in_two_hands_while_an_old_top_returns() {
     loom::model(|| {
@@ -30,7 +30,8 @@ fn no_frame_is_in_two_hands_while_an_old_top_returns() {
     });
 }
 
-/// A thread that takes a frame sees everything that was done to the frame, however deep it was.
+/// A thread that takes a frame sees everything that was done to the frame, however deep in the
+/// stack the frame was.
 #[test]
 fn what_was_done_to_a_frame_is_visible_to_who_takes_it() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! Lookups against insertions and removals, under every interleaving; `scripts/loom.sh`. A bucket
-//! has one slot here, so that entries pass full buckets at once.
+//! Lookups beside insertions and removals, under every interleaving; `scripts/loom.sh` runs this. A
+//! bucket has one slot here, so that entries pass full buckets at once.
 
 use latchwork_runtime::sync::Arc;
 use latchwork_verbs::MemoryNodeId;

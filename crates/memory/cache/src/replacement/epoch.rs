@@ -11,7 +11,7 @@ use super::rule::{Replacement, evictable};
 use crate::FrameId;
 use crate::frame::Frame;
 
-/// The smallest sample: in a smaller one, chance decides.
+/// The smallest sample, in frames. In a smaller sample, chance would mostly decide.
 const SAMPLE_MIN: usize = 16;
 const _: () = assert!(SAMPLE_MIN > 1, "the oldest of one frame is no choice");
 
@@ -25,8 +25,8 @@ pub(super) struct Epoch {
     hand: AtomicUsize,
 }
 
-/// The policy with its clock. Hits read the clock, so it is not beside data that every eviction
-/// writes.
+/// The policy with its clock, which counts replacement epochs. Hits read the clock, so the clock
+/// does not share CPU cache lines with the data that every eviction writes.
 pub(super) struct At<'a> {
     epoch: &'a Epoch,
     clock: &'a AtomicU32,

@@ -1,7 +1,7 @@
 //! Exact LRU: a list of all frames with lines, in the order of their last use.
 //!
-//! The list runs through the frames' headers, so it needs no memory of its own. One lock protects
-//! the whole list, and every hit takes that lock. The epochs exist to avoid that.
+//! The list runs through the frames' headers, so the list needs no memory of its own. One lock
+//! protects the whole list, and every hit takes that lock. The policy by epochs avoids that lock.
 
 use latchwork_runtime::sync::{Mutex, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
@@ -14,8 +14,8 @@ use crate::frame::{Frame, Links};
 /// No frame.
 const NONE: u32 = u32::MAX;
 
-/// The last use of every frame. The list has the order; this value is for code that watches whether
-/// a line is used.
+/// The note of the last use in every frame. The list has the order of the uses. The note serves
+/// only [`Frame::watch`], which asks whether a line is used.
 const USED: u32 = 1;
 const _: () = assert!(NONE != Links::OUT, "the end of the list is not outside of it");
 const _: () = assert!(USED != 0, "a used frame differs from a new one");
@@ -122,7 +122,8 @@ impl Replacement for Lru {
     }
 
     /// Every examined frame counts as used now. An evicted frame leaves the list anyway. A frame
-    /// that is in use now, or at its eviction, would otherwise be examined again and again.
+    /// that is in use now, or when the caller tries to evict it, would otherwise be examined again
+    /// at every call.
     fn victims(&self, frames: &[Frame], wanted: usize, out: &mut Vec<GlobalAddr>) {
         let mut ends = self.ends.lock();
         let mut found = 0;

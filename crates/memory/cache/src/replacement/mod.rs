@@ -38,9 +38,10 @@ impl Default for ReplacementPolicy {
 
 /// The policy of a cache.
 ///
-/// A hit does not branch on the kind of policy. It compares the frame's last use with the clock.
-/// With epochs the two differ once in an epoch. With LRU they always differ, because the clock has
-/// a value that no frame has. Only after a difference the hit calls the policy.
+/// A hit does not branch on the kind of policy. The hit compares the note of the frame's last use
+/// with the clock, and calls the policy only if the two differ. With epochs they differ at the
+/// first hit of a frame in an epoch. With LRU they always differ, because the clock has a value
+/// that no note has.
 #[derive(Debug)]
 pub(crate) struct Policy {
     clock: AtomicU32,

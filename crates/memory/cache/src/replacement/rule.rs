@@ -5,8 +5,8 @@ use latchwork_verbs::GlobalAddr;
 use crate::FrameId;
 use crate::frame::Frame;
 
-/// A replacement policy in operation. Any thread may call these functions at any time. The frame
-/// may have changed to another line meanwhile, so all information about a frame is a guess.
+/// A replacement policy in operation. Any thread may call these functions at any time. During a
+/// call the frame may change to another line, so all information about a frame is a guess.
 pub(crate) trait Replacement {
     /// The frame got a line.
     fn enter(&self, frames: &[Frame], id: FrameId);

@@ -1,5 +1,5 @@
-//! Locks of transactions, and transactions that only check whether others have locked what they
-//! have read.
+//! Locks of transactions. Also transactions without read locks, which only check whether other
+//! transactions have locked the lines that they read.
 
 use latchwork_cache::{Frame, Hint, TryLock};
 
@@ -51,8 +51,8 @@ fn locks_of_transactions_exclude_each_other() {
     });
 }
 
-/// The commit of a transaction that has read the line `theirs` as 0 and writes the line `mine`: it
-/// locks, and reads again. Returns whether it commits.
+/// The commit of a transaction that has read the line `theirs` as 0 and writes the line `mine`. The
+/// commit locks `mine`, and reads `theirs` again. Returns whether the transaction commits.
 fn commit(cache: &Cache, mine: GlobalAddr, theirs: GlobalAddr) -> bool {
     let frame = cache.frame(cache.find(mine).expect("attached"));
     if frame.try_lock(Ownership::Exclusive).is_none() {
@@ -112,7 +112,8 @@ fn stamp_beside(look: impl Fn(&Cache) -> Option<u64> + Copy + Send + Sync + 'sta
         }
         stamps
     };
-    // Loom starts from the first thread's first step and does not reach all other orders: so both.
+    // Both thread orders, because loom starts from the first thread's first step and does not reach
+    // all other orders.
     for writer_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);
@@ -270,7 +271,7 @@ fn demote_beside(lock: impl Fn(&Cache, &Frame) -> bool + Copy + Send + Sync + 's
     let demote = |cache: &Arc<Cache>| {
         let frame = cache.frame(FrameId(0));
         if frame.try_demote() {
-            // The state that a later request to read finds.
+            // The line is exclusive again, and a later request to read demotes it again.
             frame.promote();
             _ = frame.try_demote();
         }

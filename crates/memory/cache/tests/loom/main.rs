@@ -31,7 +31,7 @@ fn fill(words: Words<'_>, value: u64) {
     words.set_word(1, value);
 }
 
-/// The fill of a frame by a verb: see `Barriers` in the fabric.
+/// The fill of a frame by a verb, with the memory fence of `Barriers` in the fabric.
 fn fill_by_verb(cache: &Cache, id: FrameId, value: u64) {
     fence(Ordering::Release);
     let line = cache.line(id);
@@ -127,7 +127,8 @@ fn hand_the_frame_on_beside(
             }
         }
     };
-    // Loom starts from the first thread's first step and does not reach all other orders: so both.
+    // Both thread orders, because loom starts from the first thread's first step and does not reach
+    // all other orders.
     for reader_first in [true, false] {
         loom::model(move || {
             let cache = full(1, Ownership::Exclusive);
@@ -156,7 +157,7 @@ fn a_validated_read_is_of_the_right_line_though_its_frame_is_filled_anew() {
 
 #[test]
 fn a_frame_may_be_filled_by_another_thread() {
-    // The node that forwards the line executes the verb; a message requested the forward.
+    // The giver's thread executes the verb, after it got the request of the frame's owner.
     hand_the_frame_on(|cache, id| {
         thread::spawn(move || fill_by_verb(&cache, id, 2)).join().unwrap();
     });

@@ -1,4 +1,4 @@
-//! What a cache guarantees to protocols, readers and writers.
+//! The guarantees of a cache to protocols, readers and writers.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the replacement policies guarantee.
+//! The guarantees of the replacement policies.
 
 use std::thread;
 
@@ -53,8 +53,8 @@ fn lru_has_the_exact_order_of_last_use() {
     assert!(victims(&cache, 1).is_empty(), "nothing is left");
 }
 
-/// The same order as a plain list keeps, under any mixture of uses, evictions and lines that
-/// return.
+/// The policy keeps the same order as a plain list, under any mixture of uses, evictions and lines
+/// that return.
 #[test]
 fn lru_agrees_with_a_list() {
     let cache = full(16, ReplacementPolicy::Lru);
@@ -83,7 +83,7 @@ fn lru_agrees_with_a_list() {
     assert_eq!(victims(&cache, 16), rest);
 }
 
-/// Lines in use at the end of the order hide no other lines, and are not examined again and again.
+/// Lines in use at the end of the order hide no other lines, and are not examined at every call.
 #[test]
 fn a_line_in_use_is_no_victim_of_either_policy_and_hinders_no_eviction() {
     for policy in [EPOCH, ReplacementPolicy::Lru] {

@@ -19,7 +19,8 @@ use crate::{NodeParts, NodeSettings};
 /// 1. The record of the access is over and removed.
 /// 2. The next access makes a new record, which counts its waiters from zero again.
 /// 3. The future of the first access is dropped. Another thread takes step 2 between the steps 1
-///    and 3, which are a few instructions apart. So no world shows the bug.
+///    and 3, which are a few instructions apart. No simulated world shows the bug, because a world
+///    has one thread.
 ///
 /// Fix: a waiter that has left its record has no number any more.
 #[test]

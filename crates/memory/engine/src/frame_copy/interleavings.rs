@@ -1,4 +1,5 @@
-//! Reservations against operations that take the line, under every interleaving; `scripts/loom.sh`.
+//! Reservations beside operations that take the line away, under every interleaving;
+//! `scripts/loom.sh` runs this.
 
 use std::task::Waker;
 

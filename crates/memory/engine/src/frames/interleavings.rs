@@ -1,5 +1,5 @@
-//! Accesses that wait for a frame, under every interleaving. A lost wake is a deadlock here,
-//! because no timer exists; `scripts/loom.sh`.
+//! Accesses that wait for a frame, under every interleaving; `scripts/loom.sh` runs this. A lost
+//! wake is a deadlock here, because no timer exists.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -39,11 +39,10 @@ pub enum Resend {
     Growing,
     /// C x RTT / N after N refusals, within the same bounds (SELCC 5.1.2).
     ///
-    /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
-    /// A protocol without invalidation requests grows its back-offs instead: shrinking back-offs
-    /// would only raise the load on a contended latch word. A node that has been refused for very
-    /// long most likely waits for a stuck or dead node. Such a node backs off for a part of the
-    /// time that it has waited.
+    /// A protocol without invalidation requests (SEL) uses growing back-offs instead: shrinking
+    /// back-offs would only raise the load on a contended latch word. A node that has been refused
+    /// for very long most likely waits for a stuck or dead node. Such a node backs off for a part
+    /// of the time for which the node has been refused.
     #[default]
     Shrinking,
 }
@@ -54,16 +53,17 @@ pub enum Resend {
 pub struct NodeSettings {
     /// Deadline: an access that waits longer for a line fails.
     pub deadline: Duration,
-    /// How long reservations may keep a line from a requesting node before they expire. Also how
-    /// long accesses that wait for the local latch may do so while none of them gets the latch.
+    /// How long reservations may keep a line from a requesting node before the reservations expire.
+    /// Also how long accesses that wait for the local latch keep a line from a requesting node,
+    /// while no such access gets the latch.
     pub lapse: Duration,
-    /// The line lease, gamma of SELCC 5.3.1: so many synthetic accesses (reads / workers + writes)
-    /// that had to wait for the local latch come before a requesting node. Then the node gives the
-    /// line up. With 0, requesting nodes come first. With `None`, the count of accesses has no
-    /// bound.
+    /// The line lease, gamma of SELCC 5.3.1. It bounds the local accesses that have to wait for the
+    /// local latch and still come before a requesting node. They are counted as `reads / workers +
+    /// writes`. At this count, the node gives the line up. With 0, requesting nodes come first.
+    /// With `None`, the count has no bound.
     pub lease: Option<u32>,
-    /// How back-offs change with refusals. Each back-off is drawn from 0.5 to 1.5 of what the rule
-    /// says.
+    /// How back-offs change with refusals. Each back-off is drawn at random between 0.5 and 1.5
+    /// times the value of this rule.
     pub resend: Resend,
     /// C of [`Resend::Shrinking`].
     pub resend_factor: u32,
@@ -82,7 +82,7 @@ pub struct NodeSettings {
     /// Whether a starved writer keeps its line from readers with fewer refusals than the writer
     /// (SELCC 5.3.2). Has no effect without `aging`.
     pub priority_matching: bool,
-    /// A writer with so many refusals is starved.
+    /// A writer with at least this many refusals is starved.
     pub starved_at: u8,
     /// The hold-off of readers for each step of the writer's priority. Also the hold-off of a node
     /// that released a line for other nodes, at the first step of their priority, doubled with each
@@ -94,23 +94,23 @@ pub struct NodeSettings {
     /// nothing else to do.
     pub serve_interval: Duration,
     /// Eviction keeps 1/N of the frames free (N = `evict_share`), but at most eight times
-    /// `evict_batch`. It starts when more than half of these frames, or more than `evict_batch`,
-    /// are missing.
+    /// `evict_batch` frames. Eviction starts when more than half of these frames, or more than
+    /// `evict_batch`, are not free.
     pub evict_share: usize,
     /// The most lines that a worker evicts in one pass. A sweep has up to two passes. With 1 the
-    /// node evicts neither in batches nor ahead of need: while an access waits for a frame, lines
-    /// are evicted one at a time, each with a doorbell of its own.
+    /// node evicts neither in batches nor ahead of need. Lines are then evicted one at a time while
+    /// an access waits for a frame, each with a doorbell of its own.
     pub evict_batch: usize,
     /// The choice of the lines that eviction removes.
     pub replacement: ReplacementChoice,
-    /// The frames that [`ReplacementChoice::Epoch`] samples for each wanted frame. It samples 16 at
-    /// least.
+    /// The frames that [`ReplacementChoice::Epoch`] samples for each wanted frame. A sample has at
+    /// least 16 frames.
     pub evict_sample: usize,
-    /// A new epoch of [`ReplacementChoice::Epoch`] begins after 1/N of the frames was chosen for
-    /// replacement (N = `epoch_share`).
+    /// A new replacement epoch of [`ReplacementChoice::Epoch`] begins after 1/N of the frames was
+    /// chosen for replacement (N = `epoch_share`).
     pub epoch_share: usize,
-    /// The write-back slots of one worker for one memory node: the most evicted lines with a
-    /// write-back in flight whose frames are free already (SELCC 5.2.1).
+    /// The number of write-back slots of one worker for one memory node (SELCC 5.2.1). So many
+    /// evicted lines can have a write-back in flight while their frames are free already.
     ///
     /// The handler counts as a worker here. Each worker takes this many times the line size in
     /// memory for each memory node that it has evicted dirty lines to. With 0, a frame stays with
@@ -133,10 +133,12 @@ pub struct NodeSettings {
     /// Whether sharers pledge their copies to a writer, which takes the line over from all sharers
     /// at once. Off: each sharer releases its own copy (SELCC 4.4.3).
     pub takeover: bool,
-    /// The most messages of one worker of another node that later messages may overtake and that
-    /// still count. The smallest safe value is the sum of two numbers: the requests that a worker
-    /// may have in flight to one node (a limit of the fabric), and the workers of this node. A
-    /// connection that fails repeatedly may need more. A duplicate counts once with any value.
+    /// For each worker of another node, the receiver remembers at most this many message numbers
+    /// that later messages have overtaken. A message with a forgotten number is dropped.
+    ///
+    /// The smallest safe value is R + W. R is the number of requests that a worker may have in
+    /// flight to one node, a limit of the fabric. W is the number of workers of this node. A
+    /// connection that fails repeatedly may need more. With any value, no message is taken twice.
     pub gaps_max: usize,
     /// The charges for work on cached lines in a world. `None`: no charges, as always in real time.
     pub costs: Option<CpuCosts>,

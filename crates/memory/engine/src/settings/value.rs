@@ -87,7 +87,7 @@ macro_rules! whole_numbers {
             }
 
             fn expected(least: u64) -> String {
-                // The largest number of 64 bits is no bound that anything meets.
+                // No input reaches the largest number of 64 bits, so the text omits that bound.
                 let bound = match <$number>::MAX as u64 {
                     u64::MAX => String::new(),
                     most => format!(" to {most}"),

@@ -69,8 +69,9 @@ impl Line {
                 } else if rules.invalidate || !copy.try_invalidate() {
                     self.ask_owners(rules, old, copy, out);
                 } else {
-                    // No message asks the other sharers to release the line, and other sharers may
-                    // try the same upgrade. So this node releases its own copy.
+                    // Without invalidation requests, no other sharer releases its copy for this
+                    // node, and other sharers may try the same upgrade. So this node releases its
+                    // own copy.
                     self.hold = Hold::Nothing;
                     self.start(WordOp::ReleaseShared, out);
                 }
@@ -157,7 +158,8 @@ impl Line {
             return self.locked_out(rules, copy, out);
         }
         if whom.is_empty() {
-            // Only a word that no discipline can produce names no owner. Try again later.
+            // Under the word discipline, a word that refuses names an owner. So this word is
+            // damaged. Try again later.
             return self.pause(rules, out);
         }
         self.question(rules, whom, NodeSet::EMPTY, kind, out);
@@ -200,9 +202,9 @@ impl Line {
     /// reached them. So these nodes do not answer. The other nodes still answer, and the requests
     /// to them stay open until then (R5).
     ///
-    /// Until then this node keeps its place in the order of upgrading nodes. A node that it asked
-    /// may send it a request as well. If each of the two queued the other's request, neither would
-    /// answer.
+    /// Until then this node keeps its place in the order of upgrading nodes. A node with an open
+    /// request of this node may itself send a request to this node. If each of the two nodes queued
+    /// the request of the other node, neither would answer.
     pub(super) fn unask(&mut self, unasked: NodeSet, out: &mut Vec<Action>) {
         let Phase::Asking { open, pledged, refused } = self.phase else { return };
         debug_assert!(!self.registered, "a registered wait is minded until it is ownership");
@@ -271,8 +273,9 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         match message {
-            // No node of the discipline sends a request back to its requester. Without R2 the word
-            // can name the reader itself as the holder, and the model shows what follows.
+            // Under the word discipline no node sends a request back to its requester, so such a
+            // request is forged. Without R2 the word can name the reader itself as the holder. The
+            // model explores that case, so the machine handles the request there.
             LatchMessage::Request(request) if rules.registered_wait && request.from == self.me => {}
             LatchMessage::Request(request) => self.asked(rules, request, copy, out),
             LatchMessage::Answer { answer: Answer::Queued, .. } => {}
@@ -285,9 +288,9 @@ impl Line {
                 self.answered(rules, asked, seq, refused, copy, out);
             }
             LatchMessage::Grant { asked, seq, mode, travelling } => {
-                // A grant for no open request is a peer's late or forged message. Like any other
-                // such answer it changes nothing: without an open request, a line need not have a
-                // frame.
+                // A grant for no open request is a peer's late or forged message. The machine
+                // ignores the grant, as it ignores other such answers: without an open request, a
+                // line need not have a frame.
                 if self.hold != Hold::Nothing || !self.has_asked(asked, seq) {
                     return;
                 }
@@ -346,8 +349,8 @@ impl Line {
         if !open.is_empty() {
             self.phase = Phase::Asking { open, pledged, refused };
         } else if self.want.is_none_or(|want| want.is_met_by(self.hold)) {
-            // `pledged` is empty here unless the access was given up: a pledged bit keeps all other
-            // nodes from exclusive ownership.
+            // A grant has met the want, or the access was given up. After a grant `pledged` is
+            // empty: a pledged bit keeps the exclusive field at zero, so no holder could grant.
             self.give_up(pledged, out);
             self.phase = Phase::Rest;
             if self.want.is_none() {
@@ -387,8 +390,9 @@ impl Line {
             (Hold::Nothing, Phase::Operating(op)) => {
                 matches!(op, WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::HandOver(_))
             }
-            // Only for a first request. A repeated request shows another obstacle: the word may
-            // name a node that left and returned.
+            // Only for a first request. A repeated request shows that the latch word still names an
+            // owner, for example a node that left and returned. So an immediate second look would
+            // most likely be refused, too.
             (Hold::Nothing, Phase::Rest) if rules.gives_back && request.priority == 0 => {
                 return answer(&request, Answer::Released, out);
             }

@@ -120,8 +120,9 @@ impl Line {
         out: &mut Vec<Action>,
     ) {
         if !rules.forwarding {
-            // A lock to read permits readers, but the copy has to stay. The readers look at the
-            // word again after the downgrade, and find that they own the line.
+            // A lock to read permits readers, but the copy has to stay. After the downgrade this
+            // node answers the readers, which look at the word again and find that they own the
+            // line.
             if copy.locked().is_some() {
                 if copy.try_demote() {
                     copy.set_starved(0);
@@ -217,11 +218,12 @@ impl Line {
     /// Begins a hold-off after a release for other nodes: by an eviction, or because the rules have
     /// no [`Rules::forwarding`].
     ///
-    /// The requesters learn of the release by message, but this node knows of it first. Without a
-    /// hold-off, this node would most likely reach the word before the requesters each time. A node
-    /// with few frames evicts the line after each access, so no hand-over would ever serve the
-    /// requesters. Requesters without an earlier refusal cause no hold-off: they are most likely
-    /// refused seldom.
+    /// 1. The requesters learn of the release by a message, and this node knows of it earlier.
+    ///    Without a hold-off, this node would most likely reach the word before the requesters.
+    /// 2. A node with few frames may evict the line after each access. Then a request mostly
+    ///    arrives during a release, and no hand-over serves the requester.
+    /// 3. A requester without an earlier refusal causes no hold-off, because most likely this node
+    ///    does not win again and again.
     pub(super) fn hold_off_after_release(&mut self, rules: &Rules, out: &mut Vec<Action>) {
         let highest = self.remembered.iter().map(|request| request.priority).max();
         strict_assert_eq!(self.hold, Hold::Nothing);
@@ -261,13 +263,13 @@ impl Line {
         out.push(Action::Forward { request, message });
     }
 
-    /// Sends requests on to the new owner: those without room in the grant, and those that came
-    /// later.
+    /// Sends queued requests on to the new owner: requests without room in the grant, and requests
+    /// that arrived after the grant was sent.
     ///
     /// 1. A request leaves this node's queue as it is sent, so the request still exists once.
-    /// 2. The new owner handles the request like any other request. It refuses a request that
-    ///    overtook the grant. After it has given the line up, it answers without the line. Either
-    ///    way the requester gets one final answer (R5).
+    /// 2. The new owner handles the request like any other request. The new owner refuses a request
+    ///    that overtook the grant, or that arrives after the new owner has given the line up. In
+    ///    every case the requester gets one final answer (R5).
     /// 3. A node with open requests and without ownership queues no request. So a request that
     ///    overtook the grant does not wait at a node that waits.
     ///

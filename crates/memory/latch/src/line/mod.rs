@@ -48,7 +48,7 @@ enum Refused {
     Busy,
 }
 
-/// One node's part in the ownership of one line.
+/// The line machine: one node's part in the ownership of one line.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Line {
     me: ComputeNodeId,
@@ -123,8 +123,8 @@ impl Line {
         self.hold == Hold::Nothing && nothing_comes && self.want.is_none()
     }
 
-    /// Whether queued requests wait until local code stops using the line. Then report
-    /// [`Event::Serve`].
+    /// Whether queued requests wait until local code stops using the line. If so, report
+    /// [`Event::Serve`] when local code may have stopped.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         !self.remembered.is_empty() && self.can_serve()
@@ -266,6 +266,8 @@ impl Line {
         );
     }
 
+    /// Takes the steps that are possible now: ends a met want, serves queued requests, and starts
+    /// the next operation for an unmet want.
     fn advance(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         strict_assert!(self.priority <= rules.priority_max);
         if self.want.is_some_and(|want| want.is_met_by(self.hold)) {
@@ -311,9 +313,9 @@ impl Line {
         out.push(Action::Post(op));
     }
 
-    /// Whether the node may upgrade its shared line: only when it need not give way to any queued
-    /// writer. If the node may, it refuses all queued requests: their senders must not wait for
-    /// this node while this node may wait for them.
+    /// Whether the node may upgrade its shared line: only when no queued writer comes before this
+    /// node. If the node may upgrade, the node refuses all queued requests: their senders must not
+    /// wait for this node while this node may wait for them.
     fn may_upgrade(&mut self, rules: &Rules, out: &mut Vec<Action>) -> bool {
         if self.remembered.iter().any(|r| self.must_give_way_to(rules, r)) {
             return false;
@@ -343,8 +345,8 @@ impl Line {
                 Phase::Operating(op) => {
                     matches!(op, WordOp::Upgrade | WordOp::UpgradeOver(_))
                 }
-                // Also after the access was given up: this node still waits for the answers, and
-                // the nodes that it asked use the same order.
+                // Also after the access was given up: this node still waits for the answers. The
+                // nodes with its requests place this node in the same order.
                 Phase::Asking { .. } => true,
                 Phase::Pausing => self.want == Some(Want::Exclusive),
                 Phase::Rest | Phase::StandingBack | Phase::Pledged { .. } => false,

@@ -1,6 +1,6 @@
 //! Taking shared lines over, with [`Rules::takeover`]. A sharer answers a writer's request with a
-//! pledge, and does not release the line. When all answers are there, the writer takes the whole
-//! word with one compare-and-swap.
+//! pledge, and does not release the line. When all answers have arrived, the writer replaces all
+//! pledged bits by its own exclusive field with one compare-and-swap.
 //!
 //! ```text
 //!   writer W                       word          sharer P
@@ -43,8 +43,8 @@
 //! 2. A pledger queues the requests of writers that come before the writer with its pledge, and a
 //!    later request of that writer itself. It refuses the requests of other writers that come
 //!    behind.
-//! 3. So a writer waits only for writers behind it, or for its own report. A writer that meets a
-//!    writer before it is refused: it gives its pledges up and backs off.
+//! 3. So a writer waits only for writers behind it, or for its own report. A writer that requests
+//!    from a writer before it is refused: the refused writer gives its pledges up and backs off.
 //! 4. Of two writers with half of the pledges each, the first in the order gets the other half.
 
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
@@ -98,9 +98,9 @@ impl Line {
             // The reader found the exclusive field set. A pledged line has the field at zero, so
             // the reader's registered wait is ownership by now.
             RequestKind::Read => Some(Answer::Released),
-            // Another request of the same attempt of the same writer, which a node that it asked
-            // has sent on. The writer waits for all its answers before it reports. So this request
-            // must not wait for the report.
+            // Another request of the same attempt of the same writer, which another owner has sent
+            // on. The writer waits for all answers before it reports. So this request must not wait
+            // for the report.
             RequestKind::Write if (request.from, request.seq) == (to, seq) => {
                 Some(Answer::Released)
             }
@@ -215,8 +215,8 @@ impl Line {
         debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
         let newcomers = old.shared().without(self.me).less(pledged);
         strict_assert!(!newcomers.contains(self.me));
-        // Readers that joined get a request as well, and each round leaves fewer nodes that can
-        // join. If a writer is queued, that writer comes before this one, so this node gives up.
+        // The compare-and-swap found new readers. They get a request as well, and each round leaves
+        // fewer nodes that can join. A queued writer comes before this one, so this node gives up.
         if newcomers.is_empty() || !self.remembered.is_empty() {
             self.give_up(pledged, out);
             return self.pause(rules, out);

@@ -205,8 +205,8 @@ fn a_node_that_releases_without_a_request_reports_the_release() {
     }
 }
 
-/// Otherwise a word that still names a node without knowledge of the line would cause requests
-/// without end.
+/// Otherwise the requester would send requests without end, if the word still names a node that
+/// knows nothing of the line.
 #[test]
 fn a_node_that_requests_a_released_line_again_backs_off() {
     let mut script = Script::new(3).giving_back(true);

@@ -1,13 +1,15 @@
 //! Nodes that die, and requests to them that are never sent.
 //!
-//! The fabric knows of a node's death at once. A message that was not sent to it before never will
-//! be. The sender of such a request is notified at any later time ([`World::refuse`]). Messages and
-//! operations of the dead node may arrive and take effect, or not.
+//! The fabric knows of a node's death at once. After the death, no message is sent to that node any
+//! more. The sender of a request that was not sent is notified at any later time
+//! ([`World::refuse`]). Messages and operations of the dead node may arrive and take effect, or
+//! not.
 //!
-//! Living nodes cannot repair everything that the dead node leaves: an answer, a report or a
-//! settled notice that will not come, a registered wait for a line that it holds. Such a world is
-//! [spoilt](World::spoilt): there the engine gives the line up, and accesses end at their
-//! deadlines. All safety properties must hold there too, but a node need not get the line.
+//! Living nodes cannot repair two kinds of damage: an answer, a report or a settled notice that
+//! never comes, and a registered wait for a line that the dead node holds.
+//! Such a world is [spoilt](World::spoilt): there the engine gives the line up, and accesses end at
+//! their deadlines. All safety properties must hold in a spoilt world too, but a node need not get
+//! the line.
 
 use latchwork_latch::{Event, Hold, LatchMessage, Line, NodeSet, Rules, Seq, WordOp};
 use latchwork_verbs::ComputeNodeId;
@@ -58,7 +60,7 @@ impl World {
         let all = self.nodes.iter().fold(NodeSet::EMPTY, |all, node| all.with(node.id));
         let node = &mut self.nodes[at];
         if !node.line.is_asking(to) || !node.line.can_unask() {
-            // Its engine gives the line up.
+            // The engine of the requester gives the line up.
             self.spoilt = true;
             return;
         }

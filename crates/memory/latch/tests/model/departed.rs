@@ -1,9 +1,9 @@
 //! Nodes that die at any time, and requests to them that were not sent. The requester gives its
-//! access up, and its line is as before. The file has single runs, what holds, and what does not
-//! hold when a node does less than that.
+//! access up, and its line is as before. The file has single runs, and searches of all runs. It
+//! also has counterexamples, for nodes that do less than the machine does.
 //!
-//! For living nodes the same holds as without deaths. `deaths.rs` states where a node need not get
-//! the line.
+//! For living nodes the same properties hold as without deaths. `deaths.rs` states where a node
+//! need not get the line.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
@@ -139,7 +139,7 @@ fn one_of_two_dies() {
     is_live_with("one of two dies, priorities", &clients, 1);
 }
 
-/// Both may have sent the other a request when they give up.
+/// Each of two nodes may have sent the other node a request before both give up.
 #[test]
 fn a_reader_dies_beside_two_upgrading_nodes() {
     let [_, (how, setting)] = one_dies(&upgraders(), 0);
@@ -204,7 +204,7 @@ fn breaching(breach: Breach) -> Setting {
     Setting { breach: Some(breach), ..setting }
 }
 
-/// The line is never at rest again, and its frame is lost.
+/// A node that still waits for the answer keeps its line from rest for ever, and loses its frame.
 #[test]
 fn a_node_that_keeps_waiting_for_the_answer_waits_permanently() {
     never_rests(Breach::UnasksNobody);
@@ -222,7 +222,8 @@ fn never_rests(breach: Breach) {
     assert_eq!(property, "all wishes can be met");
 }
 
-/// Its frame gets another line while living nodes write into it, or wait for its report.
+/// A node that waits for no answer gives its frame to another line. Living nodes may still write
+/// into this frame, or wait for the node's report.
 #[test]
 fn a_node_that_forgets_its_requests_to_the_living_is_not_at_rest() {
     is_refuted(&breaching(Breach::UnasksAll), "rest is rest");

@@ -2,8 +2,8 @@
 
 use std::hash::Hasher;
 
-/// Mixes in every value by a long multiplication. The library's hasher would take half of the
-/// search.
+/// Mixes in every value by a long multiplication. The hasher of the standard library would take
+/// half of the time of a search.
 #[derive(Default)]
 pub(crate) struct Digest(u64);
 

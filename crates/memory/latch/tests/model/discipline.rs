@@ -1,9 +1,9 @@
 //! The discipline holds: every reachable state has all properties, and every node gets the line.
 //!
-//! A client that reads and writes does everything that a client does which only reads or only
-//! writes. So a setting includes all settings with lesser clients. To stay small, a setting leaves
-//! something out: voluntary evictions, a want to write during a wait to read, or a second priority.
-//! Other settings contain it.
+//! A client that reads and writes takes all steps of a client that only reads or only writes. So a
+//! setting includes all settings with lesser clients. To stay small, a setting leaves some steps
+//! out: voluntary evictions, a want to write during a wait to read, or a second priority. Other
+//! settings contain these steps.
 
 use std::thread::available_parallelism;
 
@@ -35,8 +35,8 @@ fn is_safe(name: &str, setting: &Setting) {
     }
 }
 
-/// From every state, all wants can be met; and all properties, by another search than the
-/// checker's.
+/// From every state, all wants can be met. Also checks all properties, by another search than that
+/// of the checker.
 pub(crate) fn is_live(name: &str, setting: &Setting) {
     let graph = graph::search(setting);
     println!("{name}: all wishes can be met from each of {} states", graph.states);
@@ -93,7 +93,7 @@ fn requests_that_are_sent_on() {
     is_live("one reader and two writers, sent on", &Setting::discipline(&clients, 1).passing_on());
 }
 
-/// Without aging, all requests are equal. Smaller settings of it are among the switches.
+/// Without aging, all requests are equal. `switches.rs` has smaller settings without aging.
 #[test]
 #[ignore = "more than half a million states: seconds"]
 fn requests_without_priorities() {
@@ -112,8 +112,8 @@ fn owners_that_only_release() {
     is_live("one of both, a writer and a reader, nothing forwarded", &setting);
 }
 
-/// Whatever a failing connection cuts off, the node probes the word, and repeats what was not
-/// applied.
+/// A connection may fail at any point of an operation. The node then probes the word, and repeats
+/// an operation that was not applied.
 #[test]
 fn connections_that_fail_under_operations() {
     for (priority_max, failures) in [(1, 1), (0, 3)] {

@@ -1,11 +1,12 @@
 //! Whether every node gets the line: the explicit graph of all states, searched backwards.
 //!
-//! The model checker looks at states one by one. An endless wait cannot be seen in one state. So
-//! this search requires that every reachable state has a path to a state in which all wants are met
-//! and nothing is in flight. The path uses only *due* steps: verbs take effect, messages arrive,
-//! back-offs end, and local code uses its reservations. Evictions and new wants are not due.
+//! The model checker looks at states one by one, and one state does not show an endless wait. So
+//! this search requires that every reachable state has a path to a *good* state, in which all wants
+//! are met and nothing is in flight. The path uses only *due* steps: verbs take effect, messages
+//! arrive, back-offs end, and local code uses its reservations. Evictions and new wants are not
+//! due.
 //!
-//! 1. A state without such a path is a deadlock, or belongs to a livelock that no schedule leaves.
+//! 1. A state without such a path is a deadlock, or belongs to a livelock without an exit.
 //! 2. Due steps lead from good states only to good states.
 //! 3. So a schedule that does not avoid a step without bound meets all wants.
 //!
@@ -169,7 +170,8 @@ fn path_to(came_by: &[Option<(u32, Step)>], mut at: u32) -> Vec<Step> {
     path
 }
 
-/// Two states with one fingerprint count as one state; among 10^7 states, with a chance of 10^-5.
+/// Two states with one fingerprint count as one state. Among 10^7 states, the chance that this
+/// happens is below 10^-5.
 fn fingerprint(world: &World) -> u64 {
     let mut digest = Digest::default();
     world.hash(&mut digest);

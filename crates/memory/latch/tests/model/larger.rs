@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Worlds that differ by node ids alone count as one here (`symmetry.rs`). A search that needs more
-//! memory than its limit fails and reports how far it came: then nothing is proved.
+//! memory than its limit fails and reports the number of states that it found. Then nothing is
+//! proved.
 
 use std::env;
 use std::time::Instant;

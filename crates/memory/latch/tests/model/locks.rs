@@ -1,5 +1,5 @@
-//! Locks of transactions, which keep a line at its node until they end: single runs, what holds,
-//! and what does not hold where a node breaks them.
+//! Locks of transactions, which keep a line at its node until they end: single runs, searches of
+//! all runs, and counterexamples for nodes that break locks.
 
 use latchwork_latch::{Answer, Hold, Want, WordOp};
 
@@ -155,8 +155,8 @@ fn a_locked_line_is_not_evicted() {
     script.run_down();
 }
 
-/// Without requests, a refusal does not show whether a line is locked or only in use. An access
-/// that does not wait ends.
+/// Under SEL, a refusal does not show whether a line is locked or only in use. So an access that
+/// does not wait for locks ends at a refusal.
 #[test]
 fn without_requests_a_refused_word_ends_the_try() {
     let mut script = met(Script::new(2).latch_only().no_wait(), Want::Shared, Want::Exclusive);

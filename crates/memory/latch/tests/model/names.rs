@@ -1,5 +1,5 @@
-//! That nodes that do the same can exchange their ids, step by step, in settings that are searched
-//! completely.
+//! The check of `symmetry.rs`: nodes with the same behaviour can exchange their ids. The check
+//! tries all steps of settings that are searched completely.
 
 use latchwork_latch::Rules;
 use latchwork_verbs::ComputeNodeId;
@@ -50,7 +50,7 @@ fn readers_can_change_names() {
     let setting = Setting::discipline(&clients, 1);
     assert_eq!(broken(&setting, 2, 3), None);
     assert_eq!(broken(&setting.with_takeover(), 2, 3), None);
-    // It also does not matter which node's connection fails.
+    // The ids can be exchanged also where the connection of one node fails.
     assert_eq!(broken(&Setting::discipline(&clients, 0).failing(1), 2, 3), None);
 }
 
@@ -77,7 +77,7 @@ fn a_search_up_to_names_takes_half_of_the_states_and_says_the_same() {
     println!("{} states, {} up to names", whole.states, half.states);
     assert!(whole.wrong.is_none() && half.wrong.is_none());
     assert!(2 * half.states >= whole.states && 5 * half.states < 3 * whole.states);
-    // Without rule R4.
+    // Without rule R4 there is a counterexample. A search up to names finds one of the same length.
     let broken = Setting {
         rules: Rules { settle: false, ..setting.rules },
         ..Setting::discipline(&[Client::both(1), Client::reader(2), Client::reader(3)], 0)

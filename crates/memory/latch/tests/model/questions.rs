@@ -5,8 +5,8 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::world::{Packet, World};
 
-/// R5: every request without a final answer exists once: in flight, queued, travelling with a
-/// grant, or its answer is in flight. No other request exists.
+/// R5: every request without a final answer exists exactly once. The request is in flight, is
+/// queued, travels with a grant, or its answer is in flight. No other request exists.
 pub(crate) fn questions_are_one(world: &World) -> bool {
     world.nodes.iter().filter(|node| !node.dead).all(|node| {
         let (mut found, mut once) = (0u64, true);

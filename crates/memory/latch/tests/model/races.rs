@@ -167,7 +167,7 @@ fn a_request_that_is_sent_on_and_overtakes_the_grant_is_dropped() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// The request is late: the receiver has used the line and released it before.
+/// The request is late: the receiver has used the line and released it already.
 #[test]
 fn a_request_that_is_sent_on_and_comes_after_the_release_is_dropped() {
     let mut script = asked_during_a_hand_over();
@@ -183,7 +183,7 @@ fn a_request_that_is_sent_on_and_comes_after_the_release_is_dropped() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// The request is late: the receiver is releasing the line at the moment.
+/// The request is late: the receiver's release of the line is in flight.
 #[test]
 fn a_request_that_is_sent_on_and_meets_a_release_is_answered_after_it() {
     let mut script = asked_during_a_hand_over();
@@ -258,9 +258,9 @@ fn queued_requests_travel_with_the_line() {
 }
 
 /// Bug: all three nodes waited without end. Mechanism: a writer had sent requests to two sharers.
-/// One sharer gave it the line, and the writer's other request travelled along. The writer waited
-/// for the answer to that request before it would serve any request, its own included. Fix: the
-/// giver of a line answers the receiver's other requests.
+/// One sharer gave the writer the line, and the writer's other request travelled in the grant. The
+/// writer serves no request before all its own requests are answered. So its own travelling request
+/// was never answered. Fix: the giver of a line answers the receiver's other requests.
 #[test]
 fn a_receivers_own_requests_do_not_travel_to_it() {
     let mut script = Script::new(3);
@@ -286,9 +286,9 @@ fn a_receivers_own_requests_do_not_travel_to_it() {
     assert_eq!(script.hold(3), Hold::Exclusive);
 }
 
-/// Bug: a line came to rest with the priority of a refused request, and kept it for its next one.
-/// Mechanism: one owner refused while another gave the line; the last answer raised the priority of
-/// a want that had been met. Fix: only an unmet want is raised.
+/// Bug: a line came to rest with the priority of a refused request, and its next request had that
+/// priority. Mechanism: one owner refused while another gave the line. The last answer raised the
+/// priority of a want that had been met. Fix: only the priority of an unmet want rises.
 #[test]
 fn a_want_that_was_met_and_refused_leaves_no_priority() {
     let mut script = Script::new(3);

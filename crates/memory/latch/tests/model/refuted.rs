@@ -1,5 +1,5 @@
 //! Weaker disciplines do not hold: without one of the rules, the model finds a counterexample. So
-//! the alarm works, and each rule has a reason.
+//! the model detects a missing rule, and each rule is needed.
 
 use latchwork_latch::Rules;
 use stateright::{Checker, HasDiscoveries, Model};

@@ -1,4 +1,4 @@
-//! Scenarios of one machine: its reaction to a request, by its own present state.
+//! Scenarios of one machine: its reaction to a request in each of its states.
 
 use latchwork_latch::{
     Action, Answer, Event, GrantMode, Hold, InvalidationRequest, LatchMessage, LatchWord, Line,
@@ -200,8 +200,8 @@ fn a_full_memory_refuses_and_keeps_what_it_has() {
     assert_eq!(forwards.count(), REMEMBERED_MAX);
 }
 
-/// Twelve writers wait. Bug: those without room in a grant were refused, however long they had
-/// waited. Fix: their requests are sent on after it, each once.
+/// Twelve writers wait. Bug: writers without room in a grant were refused, however long they had
+/// waited. Fix: their requests are sent on after the hand-over, each once.
 #[test]
 fn requests_that_a_grant_has_no_room_for_are_sent_on_behind_it() {
     let mut machine = Machine::holding(Hold::Exclusive).reserved();
@@ -309,7 +309,7 @@ fn an_upgrade_waits_for_those_that_come_before_it() {
 
 /// An owner evicts the line, and its own code wants the line again before the release is complete.
 /// Bug: the owner acquired the word at once, each time before the nodes that it had just answered.
-/// Fix: it holds off where one of these nodes was refused before.
+/// Fix: the owner holds off if one of these nodes was refused before.
 #[test]
 fn an_owner_that_evicts_holds_off_for_nodes_that_were_refused() {
     let released = |priority| {

@@ -122,7 +122,7 @@ impl Script {
         self.take(Step::Refuse { packet: packet as u16 });
     }
 
-    /// Everything of the operation in flight takes effect, but it is not reported.
+    /// All parts of the operation in flight take effect, but its completion is not reported.
     pub(crate) fn land(&mut self, id: u8, op: WordOp) {
         assert_eq!(self.flying(id), Some(op));
         while self.flight(id).is_some_and(|flight| flight.stage != Stage::Report) {

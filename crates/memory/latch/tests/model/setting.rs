@@ -19,7 +19,7 @@ use crate::world::{Breach, Fault, Node, Stage, World};
 pub(crate) enum Demand {
     /// All properties.
     Everything,
-    /// Only what a user would notice: stale copies, and a writer beside other owners.
+    /// Only the faults that a user would notice: stale copies, and a writer beside other owners.
     Data,
 }
 
@@ -28,14 +28,14 @@ pub(crate) enum Demand {
 pub(crate) struct Setting {
     pub(crate) rules: Rules,
     pub(crate) clients: Vec<Client>,
-    /// Where refused readers undo: the undo has landed before the request is sent.
+    /// For rules by which refused readers undo: the undo has landed before the request is sent.
     pub(crate) undo_before_question: bool,
     pub(crate) demand: Demand,
     /// Nodes within a group can exchange ids, and one world stands for all that result.
     pub(crate) groups: Vec<Vec<ComputeNodeId>>,
     /// The connection fails during this many operations, at any point.
     pub(crate) failures: u8,
-    /// And the operation is repeated without a probe of the word.
+    /// An operation whose connection failed is repeated without a probe of the word.
     pub(crate) blind: bool,
     /// The wrong behaviour of the nodes.
     pub(crate) breach: Option<Breach>,
@@ -123,14 +123,15 @@ impl Setting {
         World { failures, blind, breach, deaths, ..world }
     }
 
-    /// Whether a world can be spoilt later than by a death: a living node requests the line from a
-    /// dead owner to read, or gets a request of a dead writer. Where only readers die, all wants of
-    /// the living can be met or given up, in every world that is not spoilt at once.
+    /// Whether a world can be spoilt later than at a death: a living node requests the line from a
+    /// dead owner to read, or gets a request of a dead writer. If only readers die, a world is
+    /// spoilt at the death or never. Then, in every world that is not spoilt, all wants of living
+    /// nodes can be met or given up.
     pub(crate) fn may_be_spoilt_by_the_living(&self) -> bool {
         self.clients.iter().any(|client| client.mortal && client.writes)
     }
 
-    /// Whether the step is no free choice: it will be taken at some time.
+    /// Whether the step is due: it is taken at some time, without a choice of local code.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         match step {
             Step::Progress { .. } | Step::Deliver { .. } | Step::Refuse { .. } => true,
@@ -351,12 +352,12 @@ fn word_is_true(world: &World) -> bool {
         })
 }
 
-/// A machine at rest can be dropped and made again; an idle one can lose its frame as well.
+/// A machine at rest can be dropped and made again. An idle machine can lose its frame as well.
 fn rest_is_rest(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let line = &node.line;
         let fresh = || *line == Line::at_rest(node.id, line.hold(), line.seq());
-        // It differs from a line at rest in that, and in nothing else.
+        // A line in a hold-off differs from a line at rest only in that hold-off.
         let stands_back = || line.stands_back() && !line.has_requests() && node.pausing;
         let alone = || node.dead || (node.flights.is_empty() && node.awaited == 0);
         !(line.is_at_rest() || line.is_idle()) || ((fresh() || stands_back()) && alone())
@@ -372,8 +373,8 @@ fn frames_agree(world: &World) -> bool {
     })
 }
 
-/// A machine has done all that it can do: another call changes nothing, unless local code has
-/// stopped using the copy. So the engine need not call it for any other reason.
+/// A machine has taken all steps that it can take: another call changes nothing, unless local code
+/// has stopped using the copy. So the engine need not call the machine for any other reason.
 fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
     /// A copy that does what the machine demands, or that local code is using.
     struct Any(bool, u8, Option<Want>);

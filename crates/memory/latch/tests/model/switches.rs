@@ -1,4 +1,5 @@
-//! The discipline holds in every position of its switches: each alone, and each with each.
+//! The discipline holds in every position of the switches of `Rules`: each switch alone, and each
+//! two switches together.
 
 use latchwork_latch::Rules;
 

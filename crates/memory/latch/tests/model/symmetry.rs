@@ -1,4 +1,5 @@
-//! Worlds that differ only by the ids of nodes that do the same: one world stands for all of them.
+//! Worlds that differ only by the ids of nodes with the same behaviour: one world stands for all of
+//! them.
 //!
 //! # Why that is sound
 //!
@@ -8,14 +9,14 @@
 //! - a sharer's choice among the requests to it (`serve_from_shared`),
 //! - a pledger that gets a request of another writer (`answer_of_pledger`).
 //!
-//! Two clients that do the same can exchange their ids where neither reaches these places:
+//! Two clients with the same behaviour can exchange their ids if neither reaches these places:
 //!
 //! 1. Among clients that only read: all comparisons concern writers.
 //! 2. Among clients that only write where no client reads: only a reader makes a holder share.
 //!
 //! Then every step of a world is a step of the renamed world, with the renamed result. No property
-//! depends on ids. So a state is bad, or has no path to a good end, exactly if the same is true of
-//! its representative. `names.rs` checks that, step by step, in settings that are searched
+//! depends on ids. So a state is bad, or has no path to a good state, exactly if the same is true
+//! of its representative. `names.rs` checks the claim about steps, in settings that are searched
 //! completely.
 //!
 //! Ids also decide which bit of the word belongs to a node, and a sum that carries treats
@@ -46,9 +47,9 @@ pub(crate) fn groups(clients: &[Client]) -> Vec<Vec<ComputeNodeId>> {
 /// The world that stands for `world` and for all worlds that differ from it by ids within the
 /// groups.
 ///
-/// Members are ordered by how the world looks from each. Members with the same view keep their
-/// order. So the result is not always the same world for all of them, which costs states and
-/// nothing else.
+/// Members of a group are ordered by their views of the world. Members with the same view keep
+/// their order. So two worlds that differ only by ids may get two representatives. That costs
+/// states, and is no error.
 pub(crate) fn representative(world: World, groups: &[Vec<ComputeNodeId>]) -> World {
     if world.fault.is_some() {
         return world;

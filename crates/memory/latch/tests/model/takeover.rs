@@ -1,5 +1,5 @@
-//! Shared lines taken over by pledge: single runs, what holds, and what does not hold when a pledge
-//! does not bind.
+//! Shared lines taken over by pledge: single runs, searches of all runs, and counterexamples for
+//! pledges that do not bind.
 
 use latchwork_latch::{Answer, Hold, NodeSet, Want, WordOp};
 
@@ -103,7 +103,7 @@ fn a_pledger_wants_its_line_back_only_after_the_report() {
     script.run_down();
 }
 
-/// Node 1 refuses node 3 and obtains the line. Node 3 gives node 2's pledge up.
+/// Node 1 refuses node 3 and obtains the line. Node 3 gives up the pledge of node 2.
 #[test]
 fn a_writer_that_is_sent_away_gives_its_pledges_up() {
     let mut script = Script::new(3).with_takeover();
@@ -194,7 +194,7 @@ fn of_two_writers_with_half_of_the_pledges_each_one_gets_the_other_half() {
     script.run_down();
 }
 
-/// The same writer sends a new request before its report has arrived.
+/// A writer sends a new request before its report on the last pledge has arrived.
 #[test]
 fn a_request_that_overtakes_the_report_waits_for_it() {
     let mut script = Script::new(3).with_takeover();
@@ -335,9 +335,9 @@ fn broken(breach: Breach, clients: &[Client], demand: Demand) -> Setting {
     Setting { breach: Some(breach), demand, ..takeover(clients, 0) }
 }
 
-/// The sender of a plain acknowledgement clears its bit, reads the line again, and has its bit set
-/// again before the writer's compare-and-swap. The word is the same, so the writer writes beside a
-/// reader.
+/// The sender of a plain acknowledgement clears its bit, reads the line again, and so sets its bit
+/// again before the writer's compare-and-swap. The word is as the writer expects it, so the writer
+/// writes beside a reader.
 #[test]
 fn a_plain_acknowledgement_lets_a_writer_in_beside_a_reader() {
     let clients = [Client::writer(1).keeping(), Client::reader(2).keeping()];

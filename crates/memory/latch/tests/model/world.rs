@@ -1,9 +1,9 @@
 //! The world of one line: its latch word, the memory node's copy, a few compute nodes, and
 //! everything in flight between them. The nodes are the machines of `latchwork_latch`.
 //!
-//! The world leaves open what a fabric leaves open. The parts of an operation take effect in order,
-//! but each part at a time of its own. Messages arrive in any order. Nothing is ordered between
-//! nodes. The bytes of the line are reduced to whether they contain the last write ([`Bytes`]).
+//! The world permits all orders that a fabric permits. The parts of an operation take effect in
+//! order, but each part at any time. Messages arrive in any order. Events of different nodes have
+//! no order. The bytes of the line are reduced to whether they contain the last write ([`Bytes`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,8 +16,8 @@ use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Copy, Frame};
 
-/// The maximum number of operations of one node in flight. The discipline needs one (R1); SELCC
-/// leaves its undos in flight.
+/// The maximum number of operations of one node in flight. The discipline needs one (R1). Without
+/// R2, a refused reader has its undo in flight beside the next operation.
 const FLIGHTS_MAX: usize = 6;
 
 /// The progress of an operation.
@@ -29,8 +29,8 @@ pub(crate) enum Stage {
     Atomic,
     /// The completion has not been reported.
     Report,
-    /// The connection failed during the batch. Parts that had not landed never will, and the node
-    /// will probe the word.
+    /// The connection failed during the batch. Parts that had not landed never land, and the node
+    /// probes the word next.
     Inspect,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct Flight {
     pub(crate) stage: Stage,
     /// The value that the atomic verb returned.
     pub(crate) old: LatchWord,
-    /// The bytes that are written back. For a read after the atomic verb: the worst bytes that the
-    /// read may have found so far, because it takes effect at any time before the report.
+    /// The bytes that are written back. For a READ after the atomic verb: the worst bytes that the
+    /// READ may have found so far. The READ takes effect at any time before the report.
     pub(crate) bytes: Bytes,
     /// The bytes to write back, until the write-back is known to be complete: stale when there are
     /// none.
@@ -64,8 +64,8 @@ pub(crate) struct Packet {
     pub(crate) forwarded: Option<Bytes>,
 }
 
-/// Whether this is a request from the requester to the node that it asked. A request that was sent
-/// on and returns to that node counts as well, though its requester would not be notified.
+/// Whether this is a request to the node to which the requester sent it first. A request that was
+/// sent on and returns to that node counts as well, though its requester would not be notified.
 pub(crate) fn is_own_question(packet: &Packet) -> bool {
     matches!(&packet.message, LatchMessage::Request(request) if request.asked == packet.to)
 }
@@ -97,7 +97,8 @@ pub(crate) struct Node {
 /// A fault that must never happen, and is visible in a single step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fault {
-    /// An addition to a word on which it carries, or which does not name its sender (R2, R3).
+    /// An addition that carries into a neighbouring field, or whose sender the word does not name
+    /// (R2, R3).
     Misapplied(ComputeNodeId, WordOp),
     /// A copy was published that lacks the last write.
     StalePublished(ComputeNodeId),
@@ -105,7 +106,8 @@ pub(crate) enum Fault {
     TwoInFlight(ComputeNodeId),
     /// An answer to no open request.
     Unasked(ComputeNodeId),
-    /// A request was sent while an older one had left a trace (R5).
+    /// A request was sent while an answer or a settled notice for an older request was outstanding
+    /// (R5).
     AskedTooEarly(ComputeNodeId),
     /// A request to a node that does not exist.
     AskedNobody(ComputeNodeId),
@@ -113,7 +115,7 @@ pub(crate) enum Fault {
     ForwardedIntoUse(ComputeNodeId),
     /// A takeover cleared a bit that was not pledged to its sender (R2).
     TookUnpledged(ComputeNodeId),
-    /// A second pledge beside another, or a report without a pledge.
+    /// A node gave a second pledge, or got a report without a pledge.
     PledgesMixedUp(ComputeNodeId),
     /// The word did not show the outcome of an operation.
     Untold(ComputeNodeId, WordOp),
@@ -130,7 +132,8 @@ pub(crate) struct World {
     /// The bytes on the memory node.
     pub(crate) memory: Bytes,
     pub(crate) nodes: Vec<Node>,
-    /// In no order: kept sorted, so that equal sets are equal.
+    /// The messages in flight. Their order has no meaning: they are sorted, so that equal sets are
+    /// equal.
     pub(crate) wire: Vec<Packet>,
     /// The first fault.
     pub(crate) fault: Option<Fault>,
@@ -142,11 +145,13 @@ pub(crate) struct World {
     pub(crate) breach: Option<Breach>,
     /// The number of nodes that may still die.
     pub(crate) deaths: u8,
-    /// A node has died that owed something to other nodes: they may wait without end.
+    /// A node has died that owed other nodes an answer or a report. These nodes may wait without
+    /// end.
     pub(crate) spoilt: bool,
 }
 
-/// The faults of weaker disciplines: pledges that do not bind, and requests that do not stay one.
+/// The wrong behaviours of weaker disciplines, such as pledges that do not bind, and requests that
+/// are sent on twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Breach {
     /// A plain acknowledgement: its sender releases its bit before the report, and is free.
@@ -237,7 +242,7 @@ impl World {
         }
     }
 
-    /// The transaction ends. No request waits for that, so no message is sent.
+    /// The transaction ends. No request waits for the end of a lock, so no message is sent.
     pub(crate) fn unlock(&mut self, at: usize) {
         self.nodes[at].frame.locked = None;
     }
@@ -268,7 +273,7 @@ impl World {
         self.feed(rules, at, Event::Retry, Bytes::Stale);
     }
 
-    /// A pledger does what its pledge forbids.
+    /// A pledger breaks its pledge, in the way that [`Breach`] says.
     pub(crate) fn renege(&mut self, rules: &Rules, at: usize) {
         let (me, node) = (self.nodes[at].id, &self.nodes[at]);
         let (by, seq) = node.pledged.expect("a pledger");
@@ -380,7 +385,7 @@ impl World {
     pub(crate) fn fail(&mut self, at: usize, flight: usize) {
         self.failures -= 1;
         let failed = &mut self.nodes[at].flights[flight];
-        // Known to the fabric, not to the node.
+        // The atomic has landed. Only the fabric knows that, so the node loses its result.
         if failed.stage == Stage::Report {
             (failed.old, failed.source) = (LatchWord::FREE, Bytes::Stale);
         }
@@ -451,8 +456,8 @@ impl World {
         for action in actions {
             match action {
                 Action::Post(op) => self.post(rules, at, op, bytes),
-                // No outcome depends on it: the machine treats it like `Serve`, and that event
-                // never finds work.
+                // Not sent, because no outcome depends on `Queued`: the machine treats this answer
+                // like `Serve`, and finds no work then.
                 Action::Send {
                     message: LatchMessage::Answer { answer: Answer::Queued, .. },
                     ..
@@ -493,7 +498,7 @@ impl World {
         }
     }
 
-    /// What happens in addition when a request is sent on.
+    /// The messages that a breach sends in addition when a request is sent on.
     fn breach_of_questions(&mut self, request: &InvalidationRequest, to: ComputeNodeId) {
         let InvalidationRequest { from, asked, seq, .. } = *request;
         let refusal = LatchMessage::Answer { asked, seq, answer: Answer::Dropped };
@@ -549,8 +554,8 @@ fn has_acquired(flight: Flight) -> bool {
     }
 }
 
-/// Whether the operation would not do to `word` what it states: its sum would carry, or the word
-/// differs from what its sender believes.
+/// Whether the operation would not have its stated effect on `word`: its sum would carry, or the
+/// word does not have the field that its sender believes to have.
 fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
     let own_bit = word.shared().contains(me);
     let owner = word.exclusive() == Some(me);

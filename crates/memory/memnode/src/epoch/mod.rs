@@ -46,13 +46,14 @@
 //!
 //! While node `i` lives, all writers of slot `i` are tasks of node `i`, one at a time. Each write
 //! is a compare-and-swap from the exact word that was in the slot. No word with a bound or IDLE
-//! repeats, because it has a sequence number. A future can be dropped in the middle of a write.
-//! That write lands before the next write succeeds, and the node sees it then; or the write never
-//! lands. So each value that a node writes must be a true claim for as long as it is in the slot or
-//! may still land:
+//! repeats, because each such word has a sequence number. A future can be dropped in the middle of
+//! a write. Then either that write lands before the next write succeeds, and the next write finds
+//! its word; or the write never lands. So each value that a node writes must be a true claim for as
+//! long as the value is in the slot or may still land:
 //!
 //! - *A bound `p`*:
-//!   1. The node reads `E`, giving `v`. Then it reads all seats. `p = min(v, seats)`.
+//!   1. The node reads `E`, giving `v`. Then the node reads all seats (next section).
+//!      `p = min(v, seats)`.
 //!   2. An operation that is in progress at that time began with `E ≥` its seat `≥ p`.
 //!   3. An operation that begins later begins with `E ≥ v ≥ p` (next section).
 //!   4. So the claim stays true, whenever it lands. The node writes `p` only if `p` is above the
@@ -62,21 +63,21 @@
 //!   2. Operations begin only in phase active. The node sets phase active only after a later
 //!      compare-and-swap of a bound has succeeded.
 //!   3. After that success the IDLE cannot land any more.
-//!   4. The bound is an old `current`, hence at most `E` at any later begin.
+//!   4. That bound is an earlier value of `current`, hence at most `E` at any later begin.
 //!
 //! # Why (I) holds: the worker
 //!
-//! A worker is *online* or resting. Its seat is a bound, or RESTING. A resting worker comes online
-//! in three steps: it stores `current` in its seat, executes a SeqCst memory fence, and loads
-//! `phase`. If `phase` is not active, the worker resets its seat and activates the node first. Two
-//! other procedures run against these steps:
+//! A worker is *online* or *resting*. The seat of an online worker has a bound, and the seat of a
+//! resting worker has RESTING. A resting worker comes online in three steps: it stores `current` in
+//! its seat, executes a SeqCst memory fence, and loads `phase`. If `phase` is not active, the
+//! worker resets its seat and activates the node first. Two other procedures run concurrently:
 //!
 //! - *Going idle*: the node stores `phase = idle`, executes a SeqCst memory fence, and reads the
 //!   seats. If a worker is online, the node sets phase active again and claims no IDLE. One of the
 //!   two memory fences comes first: either the worker sees `idle`, or the node sees the worker's
 //!   seat.
 //! - *Publishing*: the node has read `v`, executes a SeqCst memory fence, and reads the seats. If
-//!   the node does not see the worker's seat, the worker's memory fence comes second. So the
+//!   the node does not see the worker's bound, the worker's memory fence comes second. So the
 //!   worker's operation begins after `v` was read: `E(begin) ≥ v`.
 //!
 //! An online worker keeps its operations in two groups. The bound of a group was `current` before
@@ -89,29 +90,29 @@
 //!    accesses of the operations that the seat no longer counts. Every reader of the seat loads it
 //!    with acquire.
 //!
-//! So most operations begin with two loads and end with none, and change only a private counter:
-//! without a memory fence and without a shared write. The seat is stored when a new group starts or
-//! the older group becomes empty.
+//! So most operations begin with two loads, end without a load, and change only a private counter.
+//! They need no memory fence and write nothing shared. The seat is stored when a new group starts
+//! or the older group becomes empty.
 //!
 //! # Progress
 //!
-//! `E` advances when a node has lines to mark, when a node registers, and in [`Epochs::outlast`].
-//! An active node reads `E` at a bounded rate. So the lines of the other nodes are ready about
-//! three ticks later, unless an operation takes longer. A worker without operations rests when it
-//! parks, or after a while. When all workers of a node rest, the node becomes idle: it ticks no
-//! more and delays no other node. A worker may leave a bound in the slot, for example when a future
-//! is dropped. Such a worker arms a deadline at which it tries to publish IDLE, again and again
-//! until that succeeds.
+//! `E` advances when a node has lines to mark, when a node registers, in [`Epochs::mark`] and in
+//! [`Epochs::outlast`]. An active node reads `E` at a bounded rate. So the lines of the other nodes
+//! are ready about three ticks later, unless an operation takes longer. A worker without operations
+//! rests when it parks, or after [`idle_after`](crate::PoolSettings::idle_after). When all workers
+//! of a node rest, one of them makes the node idle: the node ticks no more and delays no other
+//! node. A worker may leave a bound in the slot, for example when a future is dropped. Such a
+//! worker sets itself a time at which it tries to publish IDLE, and tries again until it succeeds.
 //!
 //! Lines that were freed since an operation began cannot become ready before that operation ends.
 //! So an operation waits only for a bounded time for lines to become ready.
 //!
 //! # A dead node
 //!
-//! A node that ends without [`Epochs::unregister`] leaves a bound in its slot. That bound never
+//! A node that ends without [`Epochs::unregister`] can leave a bound in its slot. That bound never
 //! advances, so no line that is freed later would ever be ready. [`Epochs::retire`] reclaims the
-//! dead node: it empties the slot. By the reuse rule an empty slot means that no operation is in
-//! progress. For a dead node this is true only when the node can do nothing with an address any
+//! dead node: the call empties the slot. By the reuse rule an empty slot means that no operation is
+//! in progress. For a dead node this is true only when the node can do nothing with an address any
 //! more. That requires two conditions:
 //!
 //! 1. Every memory node of the pool fences the dead node. Requests of the dead node take no effect
@@ -130,8 +131,8 @@
 //! The following resources of a dead node are not reclaimed:
 //!
 //! - lines whose words name the dead node,
-//! - lines that it had freed and that were retired or ready there,
-//! - the unallocated rest of its chunks, one chunk for each of its
+//! - lines that the dead node had freed and not allocated again,
+//! - the unallocated rests of its chunks, one for each of its
 //!   [`stripes`](crate::PoolSettings::stripes).
 //!
 //! The last two are bounded by the node's state at its death, and do not grow afterwards.

@@ -17,7 +17,7 @@ use crate::retired::Limbo;
 use crate::task_mutex::{Turn, TurnGuard};
 use crate::{Pool, PoolError, PoolSettings};
 
-/// No operation begins. The slot states that the node is idle, or a later attempt writes that.
+/// No operation begins. The slot has IDLE, or a later attempt writes IDLE.
 const IDLE: u8 = 0;
 /// The slot has a bound, so workers may begin operations.
 const ACTIVE: u8 = 1;
@@ -113,8 +113,8 @@ impl Epochs {
     /// flight included, and its id is not used again: [`crate::epoch`] gives the reason.
     ///
     /// # Errors
-    /// [`PoolError::Busy`] when the slot changed meanwhile, which shows that the dead node is not
-    /// fenced everywhere; failures of the fabric.
+    /// [`PoolError::Busy`] when the slot changed during the call, which shows that the dead node is
+    /// not fenced everywhere; failures of the fabric.
     pub async fn retire(port: &Port, dead: ComputeNodeId) -> Result<(), PoolError> {
         let (slot, empty) = (slot_addr(dead), SlotWord::EMPTY.bits());
         let standing = port.read_word(slot).await?;
@@ -166,8 +166,8 @@ impl Epochs {
     /// Publishes a bound, marks freed lines and makes old ones ready. Runs about once in
     /// [`PoolSettings::tick_interval`], and only while the node is active. A tick is one
     /// fetch-and-add, then a compare-and-swap when the bound advances, and a read of the slots when
-    /// marked lines wait. Returns whether it ran: it does nothing while another task writes the
-    /// slot.
+    /// marked lines wait. Returns whether the tick ran: `false` when no tick was due or another
+    /// task writes the slot.
     ///
     /// # Errors
     /// Failures of the fabric; the next tick tries again.
@@ -231,8 +231,9 @@ impl Epochs {
         handle: &Handle,
         deadline: Time,
     ) -> Result<bool, PoolError> {
-        // The case of a line that was made unreachable before: the reuse rule, with the same proof.
-        let now = Epoch(port.advance(layout::EPOCH, 1).await?);
+        // The reuse rule, as for a line that was made unreachable before the call and is marked
+        // with `now`.
+        let now = Epochs::mark(port).await?;
         while scan(port).await? <= now {
             if handle.now() >= deadline {
                 return Ok(false);
@@ -242,9 +243,27 @@ impl Epochs {
         Ok(true)
     }
 
+    /// Advances the cluster's epoch, and returns the epoch from before. What became unreachable
+    /// before the call has this epoch as its mark, like a freed line.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn mark(port: &Port) -> Result<Epoch, PoolError> {
+        Ok(Epoch(port.advance(layout::EPOCH, 1).await?))
+    }
+
+    /// The smallest bound of all registered nodes: by the reuse rule, all operations have ended
+    /// that had begun before a mark below it.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn oldest_bound(port: &Port) -> Result<Epoch, PoolError> {
+        scan(port).await
+    }
+
     /// Publishes that no operation is in progress. Returns whether the node is idle or no longer
-    /// registered. It is not idle while a worker is online, and the call does nothing while another
-    /// task writes the slot.
+    /// registered. Does nothing and returns `false` while a worker is online, or while another task
+    /// writes the slot.
     ///
     /// # Errors
     /// Failures of the fabric. The slot may still have a bound then; call again.
@@ -269,8 +288,8 @@ impl Epochs {
         Ok(true)
     }
 
-    /// Publishes a bound, so that workers may begin operations. Costs one compare-and-swap for
-    /// itself and one for each write that was abandoned before, or nothing when the node is active.
+    /// Publishes a bound, so that workers may begin operations. Costs one compare-and-swap, and one
+    /// more for each write that was abandoned before; no verb when the node is active.
     /// The caller must ensure that [`Epochs::set_idle`] follows later, even if this future was
     /// dropped. [`EpochWorker::enter`](super::EpochWorker::enter) ensures that.
     ///
@@ -345,14 +364,15 @@ impl Epochs {
         slot: &mut TurnGuard<'_, Slot>,
         bound: Option<Epoch>,
     ) -> Result<(), PoolError> {
-        // Each failure is the landing of one write that was abandoned or whose outcome was
-        // ambiguous. There are few such writes. No write of a bound or IDLE is applied twice,
-        // because the sequence numbers differ.
+        // An attempt fails only if an earlier write has landed whose future was dropped or whose
+        // outcome was ambiguous. There are few such writes. No write of a bound or IDLE is applied
+        // twice, because the sequence numbers differ.
         strict_assert!(
             slot.sequence < u64::MAX - u64::from(ABANDONED_MAX),
             "the sequence numbers wrap"
         );
         const ABANDONED_MAX: u32 = 1000;
+        let mut was_ambiguous = false;
         for _ in 0..ABANDONED_MAX {
             slot.sequence += 1;
             slot.settled = false;
@@ -366,10 +386,16 @@ impl Epochs {
             );
             let old = match port.compare_swap(slot_addr(self.node), expected, desired.bits()).await
             {
-                Err(VerbError::Ambiguous { .. }) => continue,
+                Err(VerbError::Ambiguous { .. }) => {
+                    was_ambiguous = true;
+                    continue;
+                }
                 end => end?,
             };
-            if old == expected {
+            // An emptied slot changes only when a node registers with this id, and that needs an
+            // empty slot. So an empty slot after an ambiguous write of empty is its effect.
+            let took_effect = was_ambiguous && old == desired.bits() && bound.is_none();
+            if old == expected || took_effect {
                 slot.word = desired;
                 slot.settled = true;
                 return Ok(());

@@ -8,7 +8,7 @@ use super::Epoch;
 /// The bound of one worker, or the value RESTING. A task that publishes for the node reads all
 /// seats.
 ///
-/// A seat has its cache lines to itself, so that workers do not slow each other down.
+/// A seat has CPU cache lines of its own, so that workers do not slow each other down.
 #[repr(align(128))]
 pub(super) struct Seat(pub(super) AtomicU64);
 

@@ -36,9 +36,9 @@ impl fmt::Debug for Epoch {
 ///  | sequence (20)  | epoch (44); all ones: idle; 0: empty  |
 /// ```
 ///
-/// The sequence number makes every word of a node different from its earlier words. So an abandoned
-/// compare-and-swap that is in flight cannot succeed after a later one has succeeded. It would have
-/// to outlive a million writes.
+/// The sequence number makes every word of a node different from its last million words. So an
+/// abandoned compare-and-swap that is in flight cannot succeed after a later one has succeeded,
+/// unless a million writes have come in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlotWord(u64);
 

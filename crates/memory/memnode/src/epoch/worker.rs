@@ -72,12 +72,12 @@ impl Groups {
 
 /// A worker's part in its node's epochs. The value stays on the worker's thread.
 ///
-/// An `EpochWorker` is a [`Poller`] of the worker's executor, and does what [`Epochs`] needs:
+/// An `EpochWorker` is a [`Poller`] of the worker's executor, and has three duties:
 ///
-/// - It ticks while the worker is online.
-/// - When the worker has no operation, it rests the worker before the worker parks, or after
+/// - It ticks ([`Epochs::tick`]) while the worker is online.
+/// - It rests a worker without an operation before the worker parks, or after
 ///   [`idle_after`](crate::PoolSettings::idle_after).
-/// - It makes the node idle when this worker has had no operation for that long and no worker is
+/// - It makes the node idle when this worker has had no operation for `idle_after` and no worker is
 ///   online.
 ///
 /// An online worker that stops sweeping without [`EpochWorker::stop`] delays the reuse of lines on
@@ -96,14 +96,14 @@ pub struct EpochWorker {
     busy_at: Cell<Time>,
     /// The time at which a resting worker tries to make the node idle.
     idle_at: Cell<Option<Time>>,
-    /// The last attempt failed. The next attempt waits, and [`EpochWorker::stop`] does not hurry
-    /// it.
+    /// The last attempt to make the node idle failed. The next attempt waits for its time, even if
+    /// [`EpochWorker::stop`] is called.
     idle_failed: Cell<bool>,
     last_error: RefCell<Option<PoolError>>,
 }
 
-/// The verbs of a tick, or of going idle. The poller drives the job, so that it depends on no
-/// operation.
+/// The verbs of a tick, or of making the node idle. The poller drives the job, so that the job does
+/// not depend on the future of an operation, which may be dropped.
 struct Job {
     future: Pin<Box<dyn Future<Output = Result<bool, PoolError>>>>,
     goes_idle: bool,
@@ -144,7 +144,7 @@ impl EpochWorker {
     }
 
     /// Begins an operation if the node is active. Costs two loads and a private counter when the
-    /// worker is online, a store when a new group starts, and a memory fence when the worker
+    /// worker is online, one more store when a new group starts, and a memory fence when the worker
     /// rested. Returns `None` when the node is not active: then call [`EpochWorker::enter`].
     #[inline]
     pub fn try_enter(self: &Rc<Self>) -> Option<EpochGuard> {
@@ -174,14 +174,16 @@ impl EpochWorker {
     /// As [`Epochs::set_active`], and [`PoolError::Timeout`] when the node became idle again and
     /// again.
     pub async fn enter(self: &Rc<Self>, handle: &Handle) -> Result<EpochGuard, PoolError> {
-        // The node can become idle again between the two steps, but seldom: only a worker without
-        // an operation for `idle_after` makes the node idle, and only while no worker is online.
+        // The node can become idle again between `set_active` and `try_enter`, but seldom. Only a
+        // worker without an operation for `idle_after` makes the node idle, and only while no
+        // worker is online.
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             match self.try_enter() {
                 Some(guard) => return Ok(guard),
                 None => {
-                    // If this future is dropped, the slot has a bound that no operation uses.
+                    // If this future is dropped, the slot keeps a bound that no operation needs. So
+                    // a time is set at which the worker makes the node idle again.
                     self.idle_at.set(Some(handle.now() + self.epochs.settings().idle_after));
                     self.epochs.set_active(&self.port, handle).await?;
                 }
@@ -208,8 +210,8 @@ impl EpochWorker {
         }
     }
 
-    /// Rests the worker if it has no operation in progress, and returns whether the worker rests.
-    /// After the node has published next, a resting worker delays no other node.
+    /// Rests the worker if it has no operation in progress, and returns whether the worker rests. A
+    /// resting worker delays no reuse of lines, once its node has published a bound or IDLE again.
     pub fn rest(&self) -> bool {
         if self.online.get() && self.groups.get().is_empty() {
             strict_assert!(self.seat.bound() != Seat::RESTING, "an online worker has a bound");
@@ -303,8 +305,8 @@ impl EpochWorker {
             return Some(Job { future, goes_idle: false });
         }
         if self.idle_at.get().is_some_and(|at| now >= at) {
-            // The other worker makes the node idle when it rests. But that worker could be dropped
-            // before, so this one tries again later.
+            // The online worker makes the node idle after it rests. But that worker could be
+            // dropped before, so this worker tries again later.
             if self.epochs.is_active() && self.epochs.any_online() {
                 self.idle_at.set(Some(now + self.epochs.settings().idle_after));
                 return None;

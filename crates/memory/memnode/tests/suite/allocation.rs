@@ -241,6 +241,63 @@ fn freed_lines_serve_allocations_when_no_chunk_is_left() {
     }
 }
 
+/// Bug: one memory node that fails makes all allocations fail, because each allocation tries that
+/// memory node first and ends with its failure.
+#[test]
+fn a_memory_node_that_fails_is_passed_over_while_others_have_lines() {
+    for stripes in [1, 3] {
+        let whole = World::new(1, &[2, 2, 2], 1, 1);
+        let pool = whole.format();
+        // The second fabric has no memory nodes 1 and 2: each verb to them fails.
+        let broken = World::new(1, &[2], 1, 1);
+        broken.format();
+        let settings = PoolSettings { stripes, ..QUICK };
+        let (node, worker) = (broken.register(1, &pool, settings), broken.worker(1));
+        broken.run(&worker.clone(), async move {
+            let mut lines = BTreeSet::new();
+            for _ in 0..2 * geometry().lines_per_chunk() {
+                let line = node.lines.allocate(&worker.port, &worker.handle).await.unwrap();
+                assert_eq!(line.node(), MemoryNodeId(0));
+                assert!(lines.insert(line), "{line} was given out twice");
+            }
+            let error = node.lines.allocate(&worker.port, &worker.handle).await.unwrap_err();
+            assert!(matches!(error, PoolError::Fabric(_)), "{error}");
+            // A freed line is used again although each claim fails.
+            let line = *lines.first().unwrap();
+            node.lines.retire(line).unwrap();
+            let again = node.lines.allocate(&worker.port, &worker.handle).await;
+            assert_eq!(again, Ok(line));
+        });
+    }
+}
+
+#[test]
+fn lines_that_were_set_aside_are_allocated_after_all_others() {
+    let world = World::new(1, &[1, 1], 1, 1);
+    let pool = world.format();
+    let (node, worker) = (world.register(1, &pool, QUICK), world.worker(1));
+    world.run(&worker.clone(), async move {
+        let lines = geometry().lines_per_chunk() as usize;
+        let first = node.lines.allocate(&worker.port, &worker.handle).await.unwrap();
+        let second = node.lines.allocate(&worker.port, &worker.handle).await.unwrap();
+        assert_eq!(first.node(), second.node());
+        node.lines.set_aside(first).unwrap();
+        node.lines.give_back(second).unwrap();
+        assert_eq!(node.lines.try_allocate(), None, "its memory node is set aside");
+        let mut all = Vec::new();
+        for _ in 0..2 * lines {
+            all.push(node.lines.allocate(&worker.port, &worker.handle).await.unwrap());
+        }
+        let (living, aside) = all.split_at(lines);
+        assert!(living.iter().all(|line| line.node() != first.node()), "{living:?}");
+        assert!(aside.iter().all(|line| line.node() == first.node()), "{aside:?}");
+        let different: BTreeSet<GlobalAddr> = all.iter().copied().collect();
+        assert_eq!(different.len(), 2 * lines, "no line is lost or allocated twice");
+        let error = node.lines.allocate(&worker.port, &worker.handle).await.unwrap_err();
+        assert!(matches!(error, PoolError::OutOfMemory { .. }), "{error}");
+    });
+}
+
 #[test]
 fn what_is_no_line_cannot_be_freed() {
     let world = World::new(1, &[1], 1, 1);

@@ -1,4 +1,5 @@
-//! Epochs, scenario by scenario: what delays the reuse of a freed line, and what does not.
+//! Epochs, scenario by scenario: the causes that delay the reuse of a freed line, and those that
+//! must not delay it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use latchwork_memnode::{EpochWorker, PoolError, PoolSettings};
 use latchwork_runtime::Handle;
 use latchwork_simulation::RunEnd;
+use latchwork_verbs_sim::Faults;
 
 use crate::common::{LIMIT, Node, World};
 
@@ -288,7 +290,8 @@ fn a_slot_that_was_cleared_by_others_is_noticed() {
 }
 
 /// Bug: a node that became idle blocks all nodes. Mechanism: the future that published IDLE was
-/// dropped before its verb took effect, and the next call took the phase for the slot.
+/// dropped before its verb took effect. The next call saw the idle phase and did not write the
+/// slot.
 #[test]
 fn going_idle_can_be_dropped_half_way_and_done_again() {
     for patience in (0..4_000).step_by(200) {
@@ -378,4 +381,18 @@ fn a_dead_node_holds_lines_back_until_it_is_retired() {
         let over = first.epochs.outlast(&one.port, &one.handle, late).await;
         assert_eq!(over, Ok(true), "nor does anybody wait for it");
     });
+}
+
+/// Bug: the write that empties the slot takes effect with an ambiguous outcome. The second attempt
+/// finds the slot empty, and reports that the node was not registered.
+#[test]
+fn a_node_leaves_although_the_outcome_of_its_write_is_ambiguous() {
+    for seed in 0..100 {
+        let (world, nodes) = cluster(seed, 1, 1);
+        let (node, one) = (nodes[0].clone(), world.worker(1));
+        world.sim.set_faults(Faults { fail_one_in: 2, ..Faults::NONE });
+        let port = one.port.clone();
+        let left = world.run(&one, async move { node.epochs.unregister(&port).await });
+        assert_eq!(left, Ok(()), "seed {seed}");
+    }
 }

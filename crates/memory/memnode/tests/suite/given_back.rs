@@ -1,4 +1,4 @@
-//! Chunks that leaving nodes return are claimed again, once; no other chunk is.
+//! Chunks that leaving nodes return are claimed again, each once. No other chunk is claimed again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,6 +16,9 @@ const QUICK: PoolSettings = PoolSettings {
     stripes: 2,
 };
 
+/// The offset of the owner word of chunk 1.
+const OWNER_OF_CHUNK_1: usize = (32 << 10) + 8;
+
 async fn allocate(node: &Node, worker: &Worker, count: usize) -> Vec<GlobalAddr> {
     let mut lines = Vec::new();
     for _ in 0..count {
@@ -24,8 +27,8 @@ async fn allocate(node: &Node, worker: &Worker, count: usize) -> Vec<GlobalAddr>
     lines
 }
 
-/// Nodes come one after the other, and each uses a few lines. If they did not return the rests,
-/// each would use up a chunk for each stripe.
+/// Nodes come one after the other, and each uses a few lines. If the nodes did not return the rests
+/// of their chunks, each node would use up a chunk for each stripe.
 #[test]
 fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
     for seed in 0..20 {
@@ -85,7 +88,7 @@ fn chunks_that_are_released_whole_are_used_again_unless_a_node_is_in_them() {
         let (lines, given) = world.run(&worker.clone(), async move {
             let lines = allocate(&node, &worker, 4 * per_chunk + 5).await;
             if round == 3 {
-                // The last line of a chunk: all words are checked.
+                // The latch word of the last line of a chunk, because all words are checked.
                 worker.port.write_word(latched(lines[per_chunk - 1]), 1 << 7).await.unwrap();
             }
             let given = node.lines.give_back_chunks(&worker.port).await.unwrap();
@@ -103,8 +106,8 @@ fn chunks_that_are_released_whole_are_used_again_unless_a_node_is_in_them() {
     }
 }
 
-/// A node that found no chunk finds the chunks that others have returned since, after a call of
-/// `look_again`. It does not take its own chunks for new ones.
+/// After a call of `look_again`, a node that found no chunk finds the chunks that other nodes have
+/// returned since. The node does not claim its own chunks again.
 #[test]
 fn a_node_that_has_tried_all_chunks_finds_those_that_come_back() {
     let world = World::new(1, &[2], 2, 1);
@@ -136,4 +139,41 @@ fn a_node_that_has_tried_all_chunks_finds_those_that_come_back() {
     mine.extend(gone);
     let different: BTreeSet<_> = mine.iter().collect();
     assert_eq!((different.len(), mine[0].node()), (2 * per_chunk, MemoryNodeId(0)));
+}
+
+/// Bug: a node allocated lines behind the end of a chunk. Mechanism: the first free line of a rest
+/// comes from the owner word, and only assertions bounded it. Fix: an owner word of an impossible
+/// rest is an error once, and its chunk is passed over.
+#[test]
+fn a_damaged_owner_word_is_an_error_and_no_line() {
+    let per_chunk = geometry().lines_per_chunk();
+    let rest = 63 << 56;
+    let beyond = rest | u64::from(per_chunk);
+    for damaged in [beyond, rest | u64::from(u32::MAX), rest, rest | 1 << 40 | 5] {
+        let world = World::new(1, &[3], 1, 1);
+        let pool = world.format();
+        let (node, worker) = (world.register(1, &pool, QUICK), world.worker(1));
+        let memory = world.fabric.memory(MemoryNodeId(0)).unwrap();
+        memory.words().set_u64(OWNER_OF_CHUNK_1, damaged);
+        world.run(&worker.clone(), async move {
+            let (mut lines, mut errors) = (BTreeSet::new(), 0);
+            loop {
+                match node.lines.allocate(&worker.port, &worker.handle).await {
+                    Ok(line) => {
+                        pool.check_line(line).expect("a line of the pool");
+                        assert!(lines.insert(line), "{line} was allocated twice");
+                    }
+                    Err(PoolError::OutOfMemory { .. }) => break,
+                    Err(PoolError::Corrupt { addr, .. }) => {
+                        assert_eq!(addr.offset(), OWNER_OF_CHUNK_1 as u64);
+                        errors += 1;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!((lines.len() as u32, errors), (2 * per_chunk, 1), "{damaged:#x}");
+            node.lines.give_back_rests(&worker.port).await.unwrap();
+        });
+        assert_eq!(world.word(OWNER_OF_CHUNK_1 as u64), damaged, "the evidence stays");
+    }
 }

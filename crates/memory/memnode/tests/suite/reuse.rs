@@ -1,5 +1,5 @@
-//! Random clusters under a checker that sees everything: the invariant of the epochs after every
-//! event, and readers that would notice the reuse of a line that they read.
+//! Random clusters with a checker that sees all state. The checker tests the invariant of the
+//! epochs after every event. Readers would notice the reuse of a line that they read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ impl Actor {
         Operation { _guard: guard, key, observed: self.observed.clone() }
     }
 
-    /// Begins an operation; now and then gives up before the end, at any await.
+    /// Begins an operation. Now and then drops the future before its end, at any await.
     async fn enter(&self) -> Operation {
         loop {
             let handle = &self.worker.handle;
@@ -86,7 +86,7 @@ impl Actor {
         }
     }
 
-    /// Calls what the poller also calls, and drops the call before its end.
+    /// Calls a function that the poller also calls, and drops the future before its end.
     async fn disturb(&self) {
         let (handle, port) = (&self.worker.handle, &self.worker.port);
         let epochs = &self.node.epochs;
@@ -221,7 +221,7 @@ fn run(seed: u64, protect: bool) -> (Result<(), String>, Shared, Vec<Node>, u64)
         }
         ended == tasks.len()
     });
-    // No task has anything to do any more, and so no node may delay the others.
+    // No operation is in progress any more, so no node may delay the reuse of lines.
     assert_eq!(world.kernel.run_until(deadline, || false), RunEnd::Quiet);
     for id in 1..=nodes {
         assert_eq!(world.word(SLOTS + 8 * u64::from(id - 1)) & IDLE, IDLE, "C{id}, seed {seed}");
@@ -245,7 +245,8 @@ fn no_reader_meets_a_reused_line_and_the_invariant_holds_at_every_event() {
             reused += 50usize.saturating_sub(taken);
         }
     }
-    // The test is meaningful only if all of this happened.
+    // The test proves something only if many operations ran, many futures were dropped and many
+    // lines were reused.
     assert!(operations > 10_000 && dropped > 1_000, "{operations} {dropped}");
     assert!(reused > fresh / 2, "{reused} {fresh}");
 }

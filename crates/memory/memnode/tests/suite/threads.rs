@@ -1,4 +1,5 @@
-//! Real threads on shared memory: the races inside a node, which one simulated thread cannot show.
+//! Real threads on shared memory: the races inside a node. A simulated world cannot show these
+//! races, because it has one thread.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Litmus tests: small programs with an outcome that distinguishes consistency levels. If a level
-//! forbids the outcome, no world may show it. If a level allows it, some world must show it, or the
-//! test would prove nothing. Every outcome at all, also of random programs, must be one of the
-//! level's machine.
+//! forbids the outcome, no world may show it. If a level allows the outcome, some world must show
+//! it, or the test would prove nothing. An abstract machine of each level produces all allowed
+//! outcomes. Every outcome of a run, also of a random program, must be an outcome of that machine.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ async fn worker(
         // Workers without a part in the program want its lines.
         for _ in 0..if process < program.len() { 0 } else { 8 } {
             pause(&member).await;
-            // One more line than the other, so that stores to them take different times.
+            // Line 0 three times as often as line 1, so that stores to them take different times.
             touch(&member, lines[member.handle.random_below(4) as usize / 3]).await;
         }
         for (at, step) in program.get(process).into_iter().flatten().enumerate() {

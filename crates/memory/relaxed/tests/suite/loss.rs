@@ -42,8 +42,8 @@ fn lost(end: Result<(), RelaxedError>) -> Vec<LostWrite> {
     }
 }
 
-/// The first line belongs to another node, which dies. Where stores have one order, no write after
-/// it is seen.
+/// The first line belongs to another node, which dies. With total store order, no write after the
+/// write to that line is seen.
 #[test]
 fn writes_that_wait_for_a_dead_node_are_lost_and_reported() {
     for level in BUFFERED {
@@ -114,8 +114,8 @@ fn writes_that_wait_for_a_dead_node_are_lost_and_reported() {
     }
 }
 
-/// The next call reports the loss, whichever call it is, and only that one; the call itself does
-/// nothing.
+/// The next call reports the loss, whichever call it is. No later call reports the loss again. The
+/// reporting call has no other effect.
 #[test]
 fn the_next_call_reports_a_loss_and_no_other() {
     for (level, call) in

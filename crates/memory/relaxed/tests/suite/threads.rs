@@ -31,8 +31,7 @@ const TIME: Duration = Duration::from_millis(1500);
 /// The additional time for outcomes that distinguish levels and were not seen yet.
 const MORE: Duration = Duration::from_secs(1);
 
-/// By then every worker has reached the barrier, and every write is visible, however busy the
-/// machine is.
+/// Longer than any wait for a barrier or for a write to be visible, however busy the machine is.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn cluster(protocol: Protocol) -> Embedded {
@@ -57,7 +56,7 @@ fn buffer(member: &Member, consistency: Consistency) -> WriteBuffer<Worker> {
     WriteBuffer::new(member.memory.clone(), settings(consistency), on_loss).expect("settings")
 }
 
-/// A barrier of all workers. A waiting worker serves other nodes meanwhile.
+/// A barrier of all workers. A worker that waits here still serves other nodes.
 #[derive(Default)]
 struct Meeting {
     came: AtomicUsize,

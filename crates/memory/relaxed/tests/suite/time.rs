@@ -65,7 +65,7 @@ struct Process<'a> {
     record: &'a RefCell<Record>,
     lines: Vec<GlobalAddr>,
     buffer: WriteBuffer<Worker>,
-    /// The version of each object that it saw or wrote; `None` after a loss.
+    /// The last version of each object that this process saw or wrote; `None` after a loss.
     seen: [Option<u64>; OBJECTS],
 }
 
@@ -265,7 +265,7 @@ fn a_write_is_visible_by_its_deadline_or_never() {
     }
 }
 
-/// The writer's worker does nothing any more: its tasks wake it.
+/// The worker has no other work, so only the tasks of the buffer wake it.
 #[test]
 fn a_write_of_a_worker_that_parks_is_visible_by_its_deadline() {
     for (level, protocol) in

@@ -56,7 +56,7 @@ fn contended<F>(
                 member.handle.sleep(Duration::from_micros(2)).await;
             }
             let settings = WriteBufferSettings { deadline, ..settings(level, 1) };
-            // A failed test has lost them too.
+            // A failed test may lose writes, too.
             let on_loss = |lost| assert!(std::thread::panicking(), "{lost}");
             let buffer = WriteBuffer::new(member.memory.clone(), settings, on_loss);
             body(member, buffer.expect("settings"), lines).await;
@@ -82,7 +82,7 @@ async fn write_among_updates(
         let (written, updates) = (written.clone(), updates.clone());
         tasks.push(member.handle.spawn(async move {
             while !written.get() && handle.now() < end {
-                // Its flush has something to wait for, also where the line is here.
+                // The flush of the update waits for this write, even if the line is here.
                 buffer.write(line, 8, &[1]).await.expect("no loss");
                 buffer.update(line, |_| ()).await.expect("no loss");
                 updates.set(updates.get() + 1);
@@ -200,7 +200,7 @@ fn a_write_that_no_task_awaits_delays_updates_until_its_deadline_only() {
 }
 
 /// Two tasks share a buffer. The line of one task's update is at another node. A write of the other
-/// task meanwhile comes after the update, for all nodes.
+/// task during the update comes after the update, for all nodes.
 #[test]
 fn what_is_written_during_an_update_comes_after_it() {
     for (level, protocol) in

@@ -1,4 +1,4 @@
-//! Invariants of every world, with any workload. Violations panic, and name the world's seed.
+//! Invariants of every world, with any workload. A violation panics with the seed of the world.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use latchwork_cache::Ownership;
 use latchwork_cluster::Simulated;
 use latchwork_latch::LatchWord;
 
-/// Checks at every step that a writer is alone with its line.
+/// Checks that each line with an exclusive owner has no other owner.
 pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
     let lines = cluster.nodes().iter().flat_map(|node| node.cache().lines());
-    // It runs after every event, so it is written for speed.
+    // The check runs after every event, so it must be fast.
     let mut owned: Vec<_> = lines
         .map(|(addr, state)| (addr, state.ownership()))
         .filter(|(_, ownership)| *ownership != Ownership::Invalid)
@@ -22,8 +22,8 @@ pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
     }
 }
 
-/// Checks that nothing is in progress, and that each latch word names exactly the nodes whose
-/// caches hold the line.
+/// Checks that no operation is in progress, and that each latch word names exactly the nodes whose
+/// caches own the line.
 pub(crate) fn check_at_rest(cluster: &Simulated, seed: u64) {
     let mut lines = BTreeMap::<_, LatchWord>::new();
     for node in cluster.nodes() {

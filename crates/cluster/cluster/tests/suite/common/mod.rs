@@ -1,4 +1,4 @@
-//! Common code of the cluster's tests: a random workload with outcomes that can all be checked.
+//! Common code of the cluster's tests: a random workload whose outcome can be checked.
 
 pub(crate) mod invariants;
 
@@ -18,17 +18,17 @@ pub(crate) struct Load {
     pub(crate) operations: usize,
     /// The tasks of each worker.
     pub(crate) tasks: usize,
-    /// Of a hundred operations, the number that writes.
+    /// Writes among a hundred operations.
     pub(crate) writes: u64,
-    /// Of a hundred operations, the number that is dropped at a random moment.
+    /// Operations among a hundred that are dropped at a random moment.
     pub(crate) dropped: u64,
 }
 
-/// Longer than any step takes on a very busy machine.
+/// A limit for one step of a test. No step takes this long, even on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The line with this name. With `makes` the line is made if it does not exist. Otherwise the call
-/// waits for the line.
+/// The line with this name. With `makes` the call makes the line if it does not exist. Otherwise
+/// the call waits for the line.
 #[cfg(feature = "processes")]
 pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> GlobalAddr {
     let (memory, port) = (&member.memory, member.memory.port());
@@ -48,7 +48,7 @@ pub(crate) async fn named_line(member: &Member, name: &str, makes: bool) -> Glob
     GlobalAddr::from_bits(found.expect("it is made").value)
 }
 
-/// A small cluster: lines of 512 bytes, a cache of `frames` frames or a few more.
+/// A small cluster with lines of 512 bytes and caches of at least `frames` frames.
 pub(crate) fn small(
     compute_nodes: usize,
     workers: usize,
@@ -98,7 +98,8 @@ fn clear(guard: &mut latchwork_cache::WriteGuard<'_>) {
     guard.mark_dirty(0..end);
 }
 
-/// Adds one to the counters at both ends of the line. Torn or stale copies are always visible.
+/// Adds one to the counters at both ends of the line. Panics when the two differ, as in a torn
+/// copy.
 pub(crate) fn bump(guard: &mut latchwork_cache::WriteGuard<'_>) {
     let words = guard.words();
     let last = words.len() - 8;
@@ -161,7 +162,7 @@ async fn task(
     Ok(())
 }
 
-/// Reads, then upgrades. The write succeeds only if no other node has written since the read.
+/// Reads, then upgrades. The write happens only if no other node has written since the read.
 async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), MemoryError> {
     let memory = &member.memory;
     let mut kept = None;
@@ -178,7 +179,7 @@ async fn read_then_write(member: &Member, line: GlobalAddr) -> Result<(), Memory
         if upgrade == Upgrade::Kept {
             assert!(ticket.is_some(), "a kept line is reserved");
             if let Ok(mut guard) = memory.try_write(line) {
-                // Another task of this node may have written in between, but no other node.
+                // Another task of this node may have written since the read, but no other node has.
                 bump(&mut guard);
                 return Ok(());
             }

@@ -1,6 +1,7 @@
 //! Fairness among nodes that want one line, in worlds with a NIC profile (SELCC 5.3).
 //!
-//! Many workers only read or write one line for a while. The tests count the accesses of each node.
+//! For some time many workers only read or write one line. The tests count the accesses of each
+//! node.
 
 mod lease;
 mod starved;

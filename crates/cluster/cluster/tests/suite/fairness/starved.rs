@@ -7,14 +7,14 @@ use crate::fairness::world::{Outcome, World};
 
 const READERS: usize = 7;
 
-/// Seven nodes read, and the last one writes.
+/// Seven nodes read, and the last node writes.
 fn with_takeover() -> World {
     let mut nodes = [Reads; READERS + 1];
     nodes[READERS] = Writes;
     World::of(&nodes, 8)
 }
 
-/// The same, but the readers give their copies up one by one, and come back one by one.
+/// The same without takeover: the readers release their copies one by one, and obtain them again.
 fn one_writer() -> World {
     with_takeover().with("takeover", "off")
 }
@@ -24,15 +24,15 @@ impl Outcome {
         self.accesses[READERS]
     }
 
-    /// The accesses of a reading node.
+    /// The mean number of accesses of a reading node.
     fn reader(&self) -> u64 {
         self.accesses[..READERS].iter().sum::<u64>() / READERS as u64
     }
 }
 
-/// Bug: a writer gets a line that seven nodes read only once. Mechanism: each reader that gave its
-/// copy up comes back before the writer's compare-and-swap. Fix: readers hold off for a while after
-/// a refusal of the writer.
+/// Bug: a writer gets a line only once while seven nodes read it. Mechanism: each reader that
+/// released its copy obtains it again before the writer's compare-and-swap. Fix: readers hold off
+/// for some time after they refused the writer.
 #[test]
 fn a_writer_gets_through_readers_that_hold_off() {
     let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
@@ -48,7 +48,7 @@ fn a_writer_gets_through_readers_that_hold_off() {
 }
 
 /// A starved writer keeps its line from readers that were refused less often. It uses the line as
-/// long as it had to wait, and gets nearly as many accesses as a reader.
+/// long as it had to wait, so it gets nearly as many accesses as a reader.
 #[test]
 fn a_starved_writer_keeps_up_with_the_readers() {
     let windows = one_writer().with("priority-matching", "off").run();
@@ -59,8 +59,8 @@ fn a_starved_writer_keeps_up_with_the_readers() {
     assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
 }
 
-/// A node that is refused again and again repeats its request more and more often, so that its turn
-/// comes. Its longest wait is shorter than with a growing back-off.
+/// A node that is refused often repeats its request more and more often, so that it gets its turn.
+/// Its longest wait is shorter than with a back-off that grows.
 #[test]
 fn pauses_that_shrink_end_the_longest_waits() {
     let nodes: Vec<_> = (0..16).map(|node| if node % 2 == 0 { Reads } else { Writes }).collect();
@@ -72,7 +72,7 @@ fn pauses_that_shrink_end_the_longest_waits() {
     assert!(shrinking.1 * 10 > growing.1 * 9, "nothing is lost by it: {shrinking:?} {growing:?}");
 }
 
-/// Without aging no node counts as starved: no priority, no hold-off, no matching use.
+/// Without aging no node counts as starved, so there is no priority, no hold-off and no longer use.
 #[test]
 fn without_aging_no_node_counts_as_starved() {
     let end = one_writer().with("aging", "off").run();
@@ -80,8 +80,8 @@ fn without_aging_no_node_counts_as_starved() {
     assert!(end.writer() <= 8, "{end:?}");
 }
 
-/// `starved-at` is the number of refusals before a node counts as starved. This writer is never
-/// refused eight times in a row.
+/// `starved-at` is the number of refusals in a row after which a node counts as starved. This
+/// writer is never refused eight times in a row.
 #[test]
 fn a_node_that_was_refused_less_often_is_not_starved() {
     let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
@@ -89,8 +89,8 @@ fn a_node_that_was_refused_less_often_is_not_starved() {
     assert_eq!(refused("8"), 0);
 }
 
-/// Takeover needs none of this. Pledged copies stay pledged until the writer has the line, so no
-/// node gets the line in between.
+/// Takeover needs no such rule. A pledged copy stays pledged until the writer has the line, so no
+/// other node gets the line in between.
 #[test]
 fn a_writer_that_takes_over_is_not_starved() {
     let [alone, all] = ["off", "on"]
@@ -101,10 +101,10 @@ fn a_writer_that_takes_over_is_not_starved() {
     }
 }
 
-/// Bug: a node that releases the line without a hand-over has it again before the requesters have
-/// noticed: they got the line once in 40 ms. Mechanism: the releasing node knows first that the
-/// word is free, and its own writers wait. Fix: the node holds off for a while after refusals of
-/// the requesters.
+/// Bug: a node that releases the line without a hand-over obtains it again before the requesters
+/// notice. They got the line once in 40 ms. Mechanism: the releasing node is the first to know that
+/// the word is free, and its own writers wait. Fix: the node holds off for some time after it
+/// refused the requesters.
 #[test]
 fn a_node_that_releases_the_line_does_not_keep_it() {
     for (nic, aging) in [("ethernet10g", "on"), ("ethernet10g", "off"), ("connectx3", "on")] {

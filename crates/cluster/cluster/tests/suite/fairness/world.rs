@@ -1,4 +1,4 @@
-//! A world in which nodes only access one line.
+//! A world in which all nodes access one line and do nothing else.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Outcome {
         self.accesses.iter().sum()
     }
 
-    /// Jain's index: 1 when all nodes had as many accesses, 1 / nodes when one node had all.
+    /// Jain's index: 1 when all nodes had equally many accesses, 1 / nodes when one node had all.
     pub(crate) fn jain(&self) -> f64 {
         let squares: f64 = self.accesses.iter().map(|n| (n * n) as f64).sum();
         (self.all() as f64).powi(2) / (squares * self.accesses.len() as f64)

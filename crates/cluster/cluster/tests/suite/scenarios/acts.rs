@@ -1,4 +1,4 @@
-//! The posts of nodes about a line: read from batches, chosen at gates, and found in the log.
+//! Posts of nodes about a line: how to read them from batches, select them at gates, and log them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use latchwork_latch::{LatchMessage, LatchWord, NodeSet, WordOp, WordVerb};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, WorkRequest};
 use latchwork_verbs_sim::Passing;
 
-/// Compute nodes, by index.
+/// The indexes of three compute nodes.
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const C: usize = 2;
@@ -36,7 +36,8 @@ pub(crate) struct Watched {
     pub(crate) words: Vec<LatchWord>,
 }
 
-/// Whether one atomic of the word discipline leads from `old` to `new` (rules R2 and R3).
+/// Whether the word discipline permits one atomic that changes the word `old` to `new` (rules R2,
+/// R3).
 pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     let only = |owner: ComputeNodeId, word: LatchWord| {
         word.exclusive() == Some(owner) && word.shared().is_empty()
@@ -47,10 +48,10 @@ pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     let set = new.bits() & changed == changed;
     match (old_x, new_x) {
         _ if new.bits() >> 58 > 58 => false,
-        // A reader comes or leaves. No node takes a registered wait back.
+        // One reader adds or clears its bit. No node clears a registered wait.
         (None, None) => one,
         (Some(a), Some(b)) if a == b => one && set,
-        // A claim of a free word, or of the word of the only reader.
+        // A claim of a free word, or an upgrade by the only reader.
         (None, Some(owner)) => {
             only(owner, new) && (old == LatchWord::FREE || old == LatchWord::shared_by(owner))
         }
@@ -62,13 +63,13 @@ pub(crate) fn is_legal(old: LatchWord, new: LatchWord) -> bool {
     }
 }
 
-/// Whether a writer takes over a shared line from sharers, which must have pledged it.
+/// Whether a writer takes the line over from sharers, which must have pledged their copies.
 pub(crate) fn is_taken_over(old: LatchWord, new: LatchWord) -> bool {
     let owner = new.exclusive().filter(|_| new.shared().is_empty());
     old.exclusive().is_none() && owner.is_some_and(|owner| !old.shared().without(owner).is_empty())
 }
 
-/// The post in a batch, if the batch is about a watched line.
+/// The post in a batch about a watched line, or `None`.
 pub(crate) fn read(lines: &Lines, passing: &Passing<'_>) -> Option<(GlobalAddr, usize, Act)> {
     let from = passing.from.index();
     match passing.target {
@@ -112,7 +113,8 @@ fn operations() -> impl Iterator<Item = WordOp> {
     plain.into_iter().chain((0..8).map(|to| WordOp::HandOver(id(to)))).chain(by_pledge)
 }
 
-// ---- choices for gates and for the log ----------------------------------------------------------
+// ---- selections for gates and for the log
+// -----------------------------------------------------------
 
 /// A word operation of `node`.
 pub(crate) fn op(node: usize, which: WordOp) -> impl Fn(usize, &Act) -> bool {
@@ -135,7 +137,7 @@ fn letter(
     }
 }
 
-/// A request of `from` that is sent to `to`.
+/// A request that `from` sends to `to`.
 pub(crate) fn request(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, LatchMessage::Request(_)))
 }
@@ -162,12 +164,12 @@ pub(crate) fn answer(
     )
 }
 
-/// A grant with the line.
+/// A grant, which comes with the line.
 pub(crate) fn grant(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, LatchMessage::Grant { .. }))
 }
 
-/// A report that a giver's operation is complete.
+/// The giver's report that its operation is complete.
 pub(crate) fn settled(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, LatchMessage::Settled { .. }))
 }
@@ -187,7 +189,7 @@ pub(crate) fn gave_up(from: usize, to: usize) -> impl Fn(usize, &Act) -> bool {
     letter(from, to, |message| matches!(message, LatchMessage::GaveUp { .. }))
 }
 
-/// These nodes.
+/// The set of these nodes.
 pub(crate) fn set(nodes: &[usize]) -> NodeSet {
     nodes.iter().fold(NodeSet::EMPTY, |set, &node| set.with(id(node)))
 }

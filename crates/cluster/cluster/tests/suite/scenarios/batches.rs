@@ -1,4 +1,4 @@
-//! Evictions in batches ahead of need, or one at a time when an access needs the frame.
+//! Evictions in batches ahead of need, or of one line when an access needs a frame.
 
 use latchwork_coherence::CoherentMemory;
 use latchwork_engine::Counters;
@@ -17,7 +17,8 @@ fn churn(seed: u64, batch: usize, ring: usize) -> (Counters, u64) {
     let mut config = small(1, 1, FRAMES, seed);
     config.node.evict_batch = batch;
     config.node.write_back_ring = ring;
-    // A quarter of the frames is kept free, so that a batch has some size in such a small cache.
+    // A quarter of the frames is kept free, so that a batch has several lines even in this small
+    // cache.
     config.node.evict_share = 4;
     let stage = Stage::on(config);
     let lines = stage.run(A, async move |member| {
@@ -60,13 +61,13 @@ fn victims_leave_in_batches_before_their_frames_are_needed() {
         assert!(evicted >= misses - FRAMES as u64, "seed {seed}: {evicted} evicted");
         assert!(counters.eviction_batches * 3 < evicted, "seed {seed}: {counters:?}");
         assert_eq!(counters.frame_waits, 0, "seed {seed}");
-        // At most one doorbell for each miss, and one for each batch.
+        // There is at most one doorbell for each miss, and one for each batch.
         assert!(doorbells <= misses + counters.eviction_batches, "seed {seed}: {doorbells}");
     });
 }
 
-/// The baseline of SELCC 7.2.3: a miss that finds no free frame evicts one line and waits for its
-/// frame. The release has its own doorbell.
+/// The baseline of SELCC 7.2.3. A miss that finds no free frame evicts one line and waits for the
+/// line's frame. The release has its own doorbell.
 #[test]
 fn one_at_a_time_a_line_leaves_when_its_frame_is_needed() {
     in_every_world(|seed| {
@@ -81,7 +82,8 @@ fn one_at_a_time_a_line_leaves_when_its_frame_is_needed() {
     });
 }
 
-/// In a batch too, frames are free at once only where changes are copied.
+/// Also in a batch, the frame of a dirty line is free at once only if a write-back slot takes its
+/// changes.
 #[test]
 fn what_is_evicted_in_batches_is_copied_as_far_as_there_is_room() {
     in_every_world(|seed| {

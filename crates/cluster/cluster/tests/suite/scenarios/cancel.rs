@@ -1,5 +1,5 @@
-//! Futures that are dropped between any two events. Nothing stays held, nothing is lost, and their
-//! operations take effect once or not at all.
+//! Futures that are dropped between any two events. No line stays reserved, no line is lost, and
+//! each operation takes effect once or not at all.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
@@ -9,8 +9,9 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::scenarios::stage::*;
 
-/// Runs the same access repeatedly, and drops it one event later each time, until it ends before
-/// the drop. `after` gets the result of the access, if there is one. Returns the number of drops.
+/// Runs the same access repeatedly, and drops it one event later each time, until the access ends
+/// before the drop. `after` gets the result of an access that has ended. Returns the number of
+/// drops.
 fn cut_at_every_event<P, T: 'static>(
     (seed, worker): (u64, usize),
     before: impl Fn(&Stage) -> P,
@@ -23,7 +24,7 @@ fn cut_at_every_event<P, T: 'static>(
         let parts = before(&stage);
         let task = access(&stage, &parts);
         stage.steps(events, || task.is_finished());
-        // Dropped by a task of the same worker, as in a program.
+        // A task of the same worker drops the access, as in a program.
         let end = stage.run(worker, async move |_| {
             task.abort();
             task.take()
@@ -107,7 +108,7 @@ fn a_dropped_upgrade_is_done_or_not() {
     });
 }
 
-/// The ticket of a dropped task is dropped with the task: no node waits for its expiry.
+/// The ticket of a dropped task is dropped too, so no node waits until the ticket expires.
 #[test]
 fn a_dropped_holder_releases_at_once() {
     in_some_worlds(|seed| {
@@ -128,7 +129,7 @@ fn a_dropped_holder_releases_at_once() {
     });
 }
 
-/// An access that waits for a frame, because all frames are reserved.
+/// An access waits for a frame, because all frames are reserved. Then the access is dropped.
 #[test]
 fn a_dropped_wait_for_a_frame_is_forgotten() {
     in_some_worlds(|seed| {
@@ -157,7 +158,7 @@ fn lines_at_hand(allocator: &LineAllocator) -> usize {
     allocator.available() + allocator.resting()
 }
 
-/// C has no line yet, so the allocation claims a chunk first.
+/// C has no free line yet, so the allocation first claims a chunk.
 #[test]
 fn a_dropped_allocation_loses_no_line() {
     in_some_worlds(|seed| {
@@ -183,8 +184,8 @@ fn a_dropped_allocation_loses_no_line() {
     });
 }
 
-/// A has free lines, so the allocation only waits for the line itself. B has read the line in its
-/// previous incarnation.
+/// A has free lines, so the allocation waits only for the line itself. B read the line before the
+/// line was freed.
 #[test]
 fn a_dropped_allocation_of_a_line_at_hand_loses_no_line() {
     in_some_worlds(|seed| {
@@ -268,8 +269,8 @@ fn a_dropped_global_atomic_is_done_once_or_not() {
     });
 }
 
-/// The start of an operation may have to publish an epoch. A drop at that point does not leave the
-/// node stuck.
+/// The begin of an operation may have to publish an epoch. A drop at that point leaves the node
+/// able to begin operations.
 #[test]
 fn a_dropped_beginning_of_an_operation_is_forgotten() {
     in_some_worlds(|seed| {

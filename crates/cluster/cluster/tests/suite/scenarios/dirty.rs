@@ -1,4 +1,4 @@
-//! Dirty bounds: the bytes to write back are known, even if the line has moved between nodes.
+//! Dirty bounds: the range to write back is known, even if the line has moved between nodes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ fn expected(pokes: &[(usize, u64)]) -> Vec<u64> {
     words
 }
 
-/// Bug: a hand-over moves the bytes but not the bounds, and the last owner writes back only its own
+/// Bug: a hand-over moves the bytes but not the bounds, so the last owner writes back only its own
 /// changes. Mechanism: three nodes change one word each, at both ends and in the middle, without a
 /// write-back in between. Fix: the bounds travel with the line.
 #[test]
@@ -67,7 +67,7 @@ fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
     });
 }
 
-/// A line that moves on without another change still has changes to write back.
+/// A line that moves on without another change still has earlier changes to write back.
 #[test]
 fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
     in_every_world(|seed| {
@@ -84,8 +84,8 @@ fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {
     });
 }
 
-/// Changes, a flush, then changes by the same node and by another. The bounds start anew after the
-/// flush, and no change before or after is lost.
+/// Changes, a write-back, then changes by the same node and by another node. The bounds start anew
+/// after the write-back, and no change is lost.
 #[test]
 fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     in_every_world(|seed| {
@@ -107,9 +107,10 @@ fn bounds_start_anew_after_a_flush_and_travel_afterwards() {
     });
 }
 
-/// Bug: the giver's flush takes effect after the receiver's, and overwrites new bytes by old ones.
-/// Mechanism: A admits reader B, and the write-back of that downgrade is held; B wants to write.
-/// Fix: the copy is not settled before the downgrade is complete, so B cannot change it before.
+/// Bug: the giver's write-back takes effect after the receiver's, and overwrites new bytes by old
+/// ones. Mechanism: A admits reader B, and the write-back of that downgrade is held; B wants to
+/// write. Fix: the copy is settled only when the downgrade is complete, and B cannot change it
+/// earlier.
 #[test]
 fn a_late_flush_does_not_overwrite_what_the_next_owner_wrote() {
     in_every_world(|seed| {
@@ -219,8 +220,8 @@ fn only_what_changed_is_written_back() {
     });
 }
 
-/// All nodes change random ranges of a line, with evictions in between. The test keeps a copy for
-/// comparison. Each reader finds the last value written, and at the end the memory has it too.
+/// All nodes change random ranges of a line, with evictions in between. The test compares with a
+/// copy of its own. Each reader finds the last value, and at the end the memory has it too.
 #[test]
 fn random_changes_by_all_nodes_add_up_to_the_same_bytes_everywhere() {
     in_every_world(|seed| {

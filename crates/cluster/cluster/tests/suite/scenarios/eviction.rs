@@ -1,4 +1,4 @@
-//! Eviction, against all other operations on the line or on its frame.
+//! Eviction, against all other operations on the line or on the line's frame.
 
 use latchwork_cache::{FrameId, Ownership};
 use latchwork_coherence::AccessMode;
@@ -9,9 +9,9 @@ use latchwork_verbs_sim::Leg;
 use crate::scenarios::stage::*;
 
 /// Bug: a node that evicts a line and wants it again has two word operations in flight. The claim
-/// overtakes the release, so the node meets itself. Mechanism: A's release is held in flight. Fix:
-/// the record outlives the ownership of the frame, and the new claim waits for the release (rule
-/// R1).
+/// overtakes the release, so the claim finds the node's own ownership in the word. Mechanism: A's
+/// release is held in flight. Fix: the record exists longer than the ownership of the frame, and
+/// the new claim waits for the release (rule R1).
 #[test]
 fn a_line_that_is_wanted_again_waits_for_its_own_release() {
     in_every_world(|seed| {
@@ -39,8 +39,8 @@ fn a_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// Like the test above, but the release has taken effect and only its completion is late. Another
-/// node has owned and changed the line before A may read the word again.
+/// Like the test above, but the release has taken effect and only its completion is late. Before A
+/// may read the word again, another node has owned and changed the line.
 #[test]
 fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     in_every_world(|seed| {
@@ -62,8 +62,8 @@ fn a_line_that_is_wanted_again_is_not_the_one_that_was_released() {
     });
 }
 
-/// The same for a shared line. Its bit must not be cleared and set in the wrong order. A writer
-/// that requests the line in the meantime is notified when the bit is cleared.
+/// The same for a shared line: its bit must be cleared before it is set again. A writer that
+/// requests the line meanwhile gets a message when the bit is cleared.
 #[test]
 fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     in_every_world(|seed| {
@@ -88,7 +88,7 @@ fn a_shared_line_that_is_wanted_again_waits_for_its_own_release() {
     });
 }
 
-/// An access waits for the node's own release and is dropped. The line comes to rest without it.
+/// An access waits for the node's own release and is dropped. The record ends without the access.
 #[test]
 fn an_access_dropped_behind_its_own_release_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -109,13 +109,13 @@ fn an_access_dropped_behind_its_own_release_leaves_nothing_behind() {
     });
 }
 
-/// Lines that no node owns, more than a node's cache has frames.
+/// Lines that no node owns. Their number is twice the number of frames of a cache.
 fn crowd(stage: &Stage) -> Vec<GlobalAddr> {
     let frames = stage.node(A).cache().capacity();
     (0..2 * frames).map(|_| stage.line()).collect()
 }
 
-/// Reads all these lines through the cache of `node`, twice, so that every reusable frame is
+/// Reads all these lines through the cache of `node`, twice. So every frame that can be reused is
 /// reused.
 fn turn_over(stage: &Stage, node: usize, crowd: &[GlobalAddr]) {
     for line in crowd.iter().chain(crowd) {
@@ -163,8 +163,9 @@ fn a_frame_that_is_being_forwarded_is_not_used_for_another_line() {
 
 /// Bug: the frame for a forwarded line is given to another line, and the forward overwrites that
 /// line. Mechanism: the forward is held while the requester replaces all lines of its cache. In
-/// every second world the access of the request is dropped as well. Fix: the requester keeps the
-/// frame until the answer has come (rule R5), whether a task still waits for it or not.
+/// every second world the access that requested the line is dropped as well. Fix: the requester
+/// keeps the frame until the answer has come (rule R5), even if no task waits for the line any
+/// more.
 #[test]
 fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -195,7 +196,8 @@ fn a_frame_that_awaits_a_forward_is_not_used_for_another_line() {
 }
 
 /// Bug: a frame is reused while the write-back of its last line still reads from it. Mechanism: the
-/// write-back is held while the node replaces all lines of its cache. Fix: like the test above.
+/// write-back is held while the node replaces all lines of its cache. Fix: the record keeps the
+/// frame, as in the test above.
 #[test]
 fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     in_every_world(|seed| {
@@ -203,7 +205,7 @@ fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
         let (line, crowd) = (stage.line(), crowd(&stage));
         stage.write(A, line, 1);
         let late = stage.hold(Leg::There, line, op(A, WordOp::ReleaseExclusive));
-        // No hint is given: the other lines alone evict this line.
+        // No hint names the line. Only the other lines make the node evict it.
         turn_over(&stage, A, &crowd);
         assert_eq!(late.held(), 1, "eviction took the line");
         assert!(stage.memory(line).iter().all(|&word| word == 0));
@@ -215,9 +217,9 @@ fn a_frame_that_is_being_written_back_is_not_used_for_another_line() {
     });
 }
 
-/// A handler is about to serve a line that eviction takes at the same moment. The first of them
-/// gives the line up, only once. Held: the request, until the eviction has begun but not taken
-/// effect.
+/// A handler is about to serve a request for a line that eviction takes at the same moment.
+/// Whichever is first gives the line up, and only once. The test holds the request until the
+/// eviction has begun but has not taken effect.
 #[test]
 fn a_request_for_a_line_that_is_being_evicted_is_answered_when_that_is_over() {
     in_every_world(|seed| {

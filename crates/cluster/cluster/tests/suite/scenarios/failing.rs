@@ -1,4 +1,4 @@
-//! Connections that fail under a batch: the node finds out how far the batch took effect, and does
+//! Connections that fail under a batch. The node finds out how far the batch took effect, and does
 //! the rest once.
 
 use latchwork_cache::Ownership;
@@ -9,7 +9,7 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// A batch of the engine has up to this many work requests, and may be cut off behind any of them.
+/// The work requests of a batch in these tests. A batch may be cut off behind any of them.
 const LONGEST: usize = 2;
 
 /// Runs the scenario in every world, with every cut.
@@ -21,7 +21,7 @@ fn with_every_cut(scenario: impl Fn(Stage, usize)) {
     });
 }
 
-/// Cuts off the first post that `chosen` picks, while `act` runs to its end.
+/// Cuts off the first post that `chosen` selects, and runs `act` to its end.
 fn cutting<T>(
     stage: &Stage,
     line: GlobalAddr,
@@ -63,7 +63,7 @@ fn a_claim_that_is_cut_off_is_made_once() {
 }
 
 /// The claim is cut off, and another node claims the line before this node reads the word. The word
-/// shows the refusal.
+/// then shows the refusal.
 #[test]
 fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
     in_every_world(|seed| {
@@ -81,8 +81,8 @@ fn a_claim_that_was_never_made_is_refused_by_the_word_of_now() {
     });
 }
 
-/// A reader registers and is cut off. When it reads the word, the holder has released the line: the
-/// reader owns the line.
+/// A reader's registration is cut off after it took effect. When the reader reads the word, the
+/// holder has released the line, so the reader owns the line.
 #[test]
 fn a_registered_wait_is_ownership_when_the_holder_left_before_the_read() {
     in_every_world(|seed| {
@@ -169,7 +169,7 @@ fn a_hand_over_that_is_cut_off_is_made_once() {
     });
 }
 
-/// An invalidation request: the same request is sent again, and counts once if both copies arrive.
+/// A cut-off invalidation request is sent again. It counts once, even if both copies arrive.
 #[test]
 fn a_request_that_is_cut_off_is_sent_once() {
     with_every_cut(|stage, cut| {
@@ -185,9 +185,8 @@ fn a_request_that_is_cut_off_is_sent_once() {
     });
 }
 
-/// The line that precedes a grant is cut off before the grant, inside, between the two, or behind
-/// both. If the grant arrived, its receiver has written into the line in the meantime, and that
-/// write must stay.
+/// A batch with a line and a grant behind it is cut off at each possible point. If the grant
+/// arrived, its receiver may have written into the line since. That write must stay.
 #[test]
 fn a_forward_that_is_cut_off_arrives_once() {
     with_every_cut(|stage, cut| {
@@ -207,9 +206,9 @@ fn a_forward_that_is_cut_off_arrives_once() {
     });
 }
 
-/// The grant arrived, but the worker that took it out of the inbox has not handled it when the
-/// giver's probe comes. The grant has not been taken, so it never counts. The line is forwarded
-/// once more.
+/// The grant arrived, but the worker that took it from the inbox has not handled it when the
+/// giver's probe comes. The probe finds the grant untaken, so the grant never counts. The line is
+/// forwarded once more.
 #[test]
 fn a_grant_that_is_overtaken_by_its_probe_never_counts() {
     in_every_world(|seed| {
@@ -233,9 +232,9 @@ fn a_grant_that_is_overtaken_by_its_probe_never_counts() {
 }
 
 /// Bug: a grant that never arrived counts as arrived, and its receiver waits forever. Mechanism:
-/// two grants of one downgrade have the same number, because numbers count per receiver. The probe
-/// reply about one grant settled the probe about the other. Fix: receiver and number identify a
-/// probe.
+/// one downgrade makes two grants with the same number, because numbers count per receiver. The
+/// probe reply about one grant answered the probe about the other. Fix: a probe is identified by
+/// receiver and number.
 #[test]
 fn two_grants_of_one_downgrade_are_doubted_apart() {
     in_every_world(|seed| {

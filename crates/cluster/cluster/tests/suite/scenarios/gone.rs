@@ -1,5 +1,5 @@
-//! A lost peer: an operation that needs the peer fails in time with a clear error, and all others
-//! go on.
+//! A lost peer: an operation that needs the peer fails in time with a clear error, and all other
+//! operations succeed.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ fn stage(seed: u64) -> Stage {
     Stage::on(config)
 }
 
-/// Disconnects B. Each scenario has ended B's own operations before.
+/// Disconnects B. Each scenario has ended B's own operations before this call.
 fn lose_b(stage: &Stage) {
     stage.sim().disconnect(id(B)).expect("it was there");
 }
 
-/// The error of an access that cannot succeed. It must come before the deadline is over.
+/// The error of an access that cannot succeed. The access must fail before its deadline.
 fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> MemoryError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
@@ -39,7 +39,7 @@ fn is_disconnected(error: &MemoryError) -> bool {
     matches!(error, MemoryError::Fabric(VerbError::Disconnected { .. }))
 }
 
-/// All nodes except B go on with other lines.
+/// Checks that all nodes except B can use other lines.
 fn others_go_on(stage: &Stage) {
     let line = stage.line();
     assert_eq!(stage.write(A, line, 1), 0);
@@ -47,7 +47,7 @@ fn others_go_on(stage: &Stage) {
     assert_eq!(stage.read(A, line), 2);
 }
 
-/// The exclusive owner is lost: readers and writers get an error at once, each time.
+/// The exclusive owner is lost. Readers and writers get an error at once, at each attempt.
 #[test]
 fn a_line_of_a_lost_owner_fails_and_others_do_not() {
     in_every_world(|seed| {
@@ -66,7 +66,7 @@ fn a_line_of_a_lost_owner_fails_and_others_do_not() {
     });
 }
 
-/// A sharer is lost. Present and new sharers can still read the line, and only writes fail.
+/// A sharer is lost. Present and new sharers can still read the line. Only writes fail.
 #[test]
 fn a_line_with_a_lost_reader_can_still_be_read() {
     in_every_world(|seed| {
@@ -83,8 +83,9 @@ fn a_line_with_a_lost_reader_can_still_be_read() {
     });
 }
 
-/// The receiver of a hand-over is lost before the line arrives. The word names it already. The
-/// giver has finished with the line and sends other requesters on; they find out for themselves.
+/// The receiver of a hand-over is lost before the line arrives. The word names the receiver
+/// already. The giver has no more part in the line and sends other requesters on. They learn of the
+/// loss themselves.
 #[test]
 fn a_hand_over_to_a_lost_node_ends_for_the_giver() {
     in_every_world(|seed| {
@@ -106,8 +107,8 @@ fn a_hand_over_to_a_lost_node_ends_for_the_giver() {
     });
 }
 
-/// A reader is lost before its requested line arrives. The giver keeps its copy, flushed, and other
-/// nodes read on.
+/// A reader is lost before the line that it requested arrives. The giver keeps its copy, which is
+/// written back, and other nodes can read the line.
 #[test]
 fn a_downgrade_for_a_lost_reader_loses_nothing() {
     in_every_world(|seed| {
@@ -124,7 +125,8 @@ fn a_downgrade_for_a_lost_reader_loses_nothing() {
         assert_eq!(stage.owns(A, line), Ownership::Shared);
         assert_eq!((stage.read(A, line), stage.read(C, line)), (1, 1));
         assert!(stage.memory(line).iter().all(|&word| word == 1));
-        // C sends a request to A as well. A gives its copy up in vain, and can fetch it again.
+        // C sends a request to A as well. A gives its copy up in vain, and can obtain the line
+        // again.
         let error = fails(&stage, C, line, AccessMode::Exclusive);
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.read(A, line), 1);
@@ -133,8 +135,8 @@ fn a_downgrade_for_a_lost_reader_loses_nothing() {
     });
 }
 
-/// A node waits behind a lost node: its request travelled there with the line. The deadline ends
-/// the wait.
+/// A node waits for a lost node, because its request travelled there with the line. The deadline
+/// ends the wait.
 #[test]
 fn a_request_that_travelled_to_a_lost_node_ends_at_the_deadline() {
     in_every_world(|seed| {
@@ -164,8 +166,8 @@ fn a_request_that_travelled_to_a_lost_node_ends_at_the_deadline() {
     });
 }
 
-/// A memory node is lost, and with it more lines than the cache has frames. Each access to such a
-/// line fails at once, whatever the node had of the line. Its frame is free for the remaining
+/// A memory node is lost with more lines than the cache has frames. Each access to such a line
+/// fails at once, in whatever state the node had the line. The line's frame becomes free for other
 /// lines.
 #[test]
 fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
@@ -174,7 +176,7 @@ fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
         config.node.deadline = DEADLINE;
         let stage = Stage::on(config);
         let lost: Vec<GlobalAddr> = (0..12).map(|_| stage.line()).collect();
-        // Nodes begin with different memory nodes.
+        // Node B begins with the other memory node.
         let mut kept = Vec::new();
         for _ in 0..12 {
             kept.push(stage.run(B, async |member| {
@@ -185,7 +187,8 @@ fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
         }
         assert!(lost.iter().all(|line| line.node().0 == 1));
         assert!(kept.iter().all(|line| line.node().0 == 0));
-        // One line is read, for an upgrade that fails. One line is written, for an eviction.
+        // A reads one line, whose upgrade fails later. A writes another line, which it must drop
+        // later.
         let (_, seen) = stage.sees(A, lost[0]);
         stage.write(A, lost[1], 1);
         stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
@@ -207,9 +210,9 @@ fn lines_on_a_lost_memory_node_take_no_frames_with_them() {
     });
 }
 
-/// Two nodes are known to be lost, and with them more lines than the cache has frames. No node
-/// sends requests to them any more. Each access to such a line fails at once, and its frame is free
-/// for the remaining lines.
+/// The nodes know that two nodes are lost, with more lines than the cache has frames. So no node
+/// sends requests to the lost nodes. Each access to such a line fails at once, and its frame
+/// becomes free.
 #[test]
 fn lines_of_nodes_that_are_known_to_be_lost_take_no_frames_with_them() {
     in_every_world(|seed| {
@@ -243,7 +246,8 @@ fn lines_of_nodes_that_are_known_to_be_lost_take_no_frames_with_them() {
     });
 }
 
-/// The error of a lock attempt that cannot succeed. It comes in time, as for accesses.
+/// The error of a lock attempt that cannot succeed. Like an access, it must fail before its
+/// deadline.
 fn lock_fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> MemoryError {
     let since = stage.now();
     let need = Need { addr: line, mode };
@@ -263,7 +267,7 @@ fn lock(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> Loc
 }
 
 /// A node is lost in the middle of a transaction. Lines that it had locked to write are lost, and
-/// other nodes get an error that says so. Lines that it had locked to read stay readable, and can
+/// other nodes get an error that says so. Lines that it had locked to read can still be read, and
 /// be locked to read.
 #[test]
 fn locks_of_a_lost_node_are_errors_and_not_locks() {
@@ -289,14 +293,14 @@ fn locks_of_a_lost_node_are_errors_and_not_locks() {
         assert!(is_disconnected(&error), "seed {seed}: {error}");
         assert_eq!(stage.node(A).locked_lines() + stage.node(C).locked_lines(), 0);
         others_go_on(&stage);
-        // B's later use of its locks has no effect on other nodes.
+        // When B drops its locks later, other nodes notice no effect.
         held.into_iter().for_each(|lock| stage.drop_on(B, lock));
         stage.abandon();
     });
 }
 
-/// A line is lost with its memory node while it is locked. The lock keeps the frame, and releases
-/// it when the lock ends.
+/// A line is lost with its memory node while the line is locked. The frame stays reserved until the
+/// lock ends.
 #[test]
 fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock() {
     in_every_world(|seed| {
@@ -322,8 +326,8 @@ fn the_frame_of_a_locked_line_that_is_lost_comes_back_with_the_end_of_the_lock()
     });
 }
 
-/// A requester is lost before the answer. The line of the answer is lost with it, and the holder
-/// goes on.
+/// A requester is lost before the answer. The line in the answer is lost with the requester. The
+/// holder continues with other lines.
 #[test]
 fn an_answer_to_a_lost_node_disturbs_no_other() {
     in_every_world(|seed| {

@@ -7,10 +7,10 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// Bug: the report that the giver's operation is complete comes before its grant and is dropped as
-/// unexpected. Then the receiver waits for the report forever. Mechanism: the worker that took the
-/// grant out of the inbox loses its CPU, and another worker takes the report. Fix: an early report
-/// is noted.
+/// Bug: the giver's report *settled* is handled before its grant and is dropped as unexpected, so
+/// the receiver waits for the report forever. Mechanism: the worker that took the grant from the
+/// inbox loses its CPU, and another worker takes the report. Fix: the receiver remembers an early
+/// report.
 #[test]
 fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
     in_every_world(|seed| {
@@ -37,10 +37,10 @@ fn a_grant_that_is_overtaken_by_its_settled_is_settled() {
     });
 }
 
-/// Bug: the word says that B holds the line while B has no bytes yet. A node that sends a request
-/// to B gets a wrong answer, or waits forever. Mechanism: the forward is held, and the word
-/// operation is not. Fix: B answers that it has no line, and the requesters read the word again. A
-/// reports only when the forward is complete too.
+/// Bug: the word says that B holds the line while B has no bytes yet. A node that sends B a request
+/// gets a wrong answer, or waits forever. Mechanism: the forward is held, and the word operation is
+/// not. Fix: B answers that it has no line, and the requesters read the word again. A reports
+/// *settled* only when the forward is complete too.
 #[test]
 fn a_line_with_a_late_forward_belongs_to_no_other_node_meanwhile() {
     in_every_world(|seed| {
@@ -66,8 +66,8 @@ fn a_line_with_a_late_forward_belongs_to_no_other_node_meanwhile() {
     });
 }
 
-/// A forward to a reader is late. The reader's wait has already become ownership. The reader
-/// refuses a writer's request until the bytes arrive.
+/// A forward to a reader is late, and the reader's registered wait has already become ownership.
+/// The reader refuses a writer's request until the bytes arrive.
 #[test]
 fn a_readers_forward_that_is_late_is_not_overtaken_by_a_writer() {
     in_every_world(|seed| {
@@ -92,7 +92,7 @@ fn a_readers_forward_that_is_late_is_not_overtaken_by_a_writer() {
     });
 }
 
-/// The report is late: B uses the line in the meantime, and all other nodes wait for B.
+/// The report is late. B uses the line meanwhile, and all other nodes wait for B.
 #[test]
 fn a_line_that_is_not_settled_is_used_but_not_passed_on() {
     in_every_world(|seed| {
@@ -120,7 +120,7 @@ fn a_line_that_is_not_settled_is_used_but_not_passed_on() {
     });
 }
 
-/// A reader with an unsettled copy wants to write it: its word operation waits, too.
+/// A reader with an unsettled copy wants to write. Its word operation waits for the report too.
 #[test]
 fn a_copy_that_is_not_settled_is_not_upgraded() {
     in_every_world(|seed| {
@@ -141,8 +141,8 @@ fn a_copy_that_is_not_settled_is_not_upgraded() {
     });
 }
 
-/// Four nodes pass a line on while every report is late. Each node waits for the one before it, and
-/// no node waits for a later one.
+/// Four nodes pass a line on, and every report is late. Each node waits for the report of the node
+/// before it, and no node waits for a later node.
 #[test]
 fn a_chain_of_hand_overs_settles_link_by_link() {
     in_every_world(|seed| {

@@ -15,7 +15,7 @@ use crate::scenarios::stage::*;
 
 const HOLD: Duration = Duration::from_micros(30);
 
-/// Work without an alarm of its own is done by a handler, much later.
+/// A time for work that an alarm starts. Without its alarm a handler does the work much later.
 const SOON: Duration = Duration::from_micros(5);
 
 fn stage(nodes: usize, seed: u64) -> Stage {
@@ -25,7 +25,7 @@ fn stage(nodes: usize, seed: u64) -> Stage {
     Stage::on(config)
 }
 
-/// Starts to write a line several times. The task returns the time of the last write's end.
+/// Starts a task that writes a line several times. It returns the time when the last write ended.
 fn write_often(stage: &Stage, worker: usize, line: GlobalAddr, times: u64) -> JoinHandle<Time> {
     stage.start(worker, async move |member| {
         for _ in 0..times {
@@ -101,8 +101,8 @@ fn a_local_reader_waits_for_the_writer() {
     });
 }
 
-/// A request of another node is queued until the writer has finished, and served at that time. The
-/// writer is busy with other work, and no other event happens then.
+/// A request of another node is queued until the local writer has ended its write, and is served
+/// then. The writer's worker is busy with other work, and no other event happens at that time.
 #[test]
 fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
     in_every_world(|seed| {
@@ -114,7 +114,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             let asked = stage.hold(Leg::Inbox, line, request(B, A));
             let access = if write { stage.writes(B, line, 3) } else { stage.reads(B, line) };
             stage.until("B asks", || asked.held() == 1);
-            // The writer has more work afterwards, so another worker has to check.
+            // The writer's worker has more work after the write, so another worker has to serve the
+            // request.
             let writer = stage.start(second, async move |member| {
                 member.memory.write(line, |guard| fill(guard, 2)).await.expect("no error");
                 member.handle.charge(20 * HOLD);
@@ -122,8 +123,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
             stage.until("the line is written", || writer.is_finished());
             let held = stage.now() + HOLD;
             drop(asked);
-            // Runs the first worker, whichever worker the message wakes. The writer's worker would
-            // not check before its work is done.
+            // The first worker runs now, even if the message woke the other worker. That worker
+            // would check only after its work.
             stage.run(A, async |_| ());
             stage.until("A remembers B", || stage.count(line, answer(A, B, Answer::Queued)) == 1);
             assert!(stage.now() < held);
@@ -136,8 +137,8 @@ fn a_request_that_meets_a_held_latch_is_served_when_it_ends() {
     });
 }
 
-/// A line that a local writer holds is evicted afterwards, although it was the only possible
-/// victim.
+/// A line that a local writer holds is evicted after the write, although no other line could be
+/// evicted.
 #[test]
 fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
     in_every_world(|seed| {
@@ -155,11 +156,11 @@ fn a_frame_that_is_held_is_free_for_others_when_that_ends() {
     });
 }
 
-/// Bug: under SEL a line stays with a node that does not use it, and all other nodes try in vain
-/// until their deadlines. Mechanism: two accesses of A wait for the line. One writes it, so the
-/// latch is held for a while. The other is dropped in the meantime, after the line was granted to
-/// it. The drop finds the latch held, and the writer's end had found the line reserved. Fix: code
-/// that finds the latch held sets the alarm for its end.
+/// Bug: under SEL a line stays with a node that does not use it, and other nodes try in vain until
+/// their deadlines. Mechanism: two accesses of A wait for the line. One writes, and holds the latch
+/// for a while. The other is dropped meanwhile, after the line was granted to it. The drop finds
+/// the latch held, so it releases nothing. The writer had found the line reserved, so it releases
+/// nothing either. Fix: code that finds the latch held sets an alarm for the end of the latch.
 #[test]
 fn a_line_is_released_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {

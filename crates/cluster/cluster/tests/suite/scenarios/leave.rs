@@ -8,12 +8,13 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// A few times the interval at which a handler checks for work that workers left.
+/// A few times the interval at which a handler checks for work of workers that have left.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Bug: a request waits for local code that has ended, and no worker checks it again. Mechanism:
-/// the only worker of A ends with a task that holds the line, after B's request was noted. Fix: the
-/// handler takes over all checks of an ended worker, and the end of the worker wakes the handler.
+/// Bug: a request waits for local code that has ended, and no worker serves the request. Mechanism:
+/// A's only worker ends with a task that holds the line, after B's request was queued. Fix: the
+/// handler takes over all checks of a worker that ends, and the end of the worker wakes the
+/// handler.
 #[test]
 fn a_request_that_waits_for_a_worker_that_leaves_is_served_by_the_handler() {
     in_every_world(|seed| {
@@ -54,8 +55,8 @@ fn a_node_without_workers_still_gives_its_lines_up() {
     });
 }
 
-/// A message has woken a worker that ends before it handles the message. Another worker is woken
-/// for the message.
+/// A message has woken a worker that ends before it handles the message. The ending worker wakes
+/// another worker for the message.
 #[test]
 fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
     in_every_world(|seed| {
@@ -65,7 +66,7 @@ fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
         let late = stage.hold(Leg::Inbox, line, request(B, A));
         let writer = stage.writes(B, line, 2);
         stage.until("the request is in A's inbox", || late.held() == 1);
-        // In this order the worker is among those that the message may wake.
+        // A's worker now is among the workers that the message may wake.
         drop(late);
         stage.leave(A);
         assert_eq!(stage.end(writer), 1);
@@ -73,10 +74,10 @@ fn a_message_for_a_worker_that_leaves_is_taken_by_another() {
     });
 }
 
-/// Bug: a refusal that the handler receives costs a thousand times the right back-off. The handler
-/// leaves the alarm to the workers, which parked before the alarm was set, or have ended.
-/// Mechanism: B's worker leaves while its request is in flight, so the handler gets the refusal.
-/// Fix: the worker or handler that sets an alarm wakes up for it.
+/// Bug: a back-off takes a thousand times its length when the handler received the refusal. The
+/// handler left the alarm of the back-off to the workers, which had parked before, or had ended.
+/// Mechanism: B's worker leaves while its request is in flight, so the handler receives the
+/// refusal. Fix: the worker or handler that sets an alarm wakes up for the alarm.
 #[test]
 fn a_pause_that_the_handler_began_ends_in_time() {
     in_every_world(|seed| {
@@ -101,7 +102,7 @@ fn a_pause_that_the_handler_began_ends_in_time() {
     });
 }
 
-/// A worker does not leave while it has completions to take.
+/// A worker does not leave while a completion is outstanding.
 #[test]
 fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
     in_every_world(|seed| {
@@ -125,16 +126,16 @@ fn a_worker_leaves_only_when_nothing_of_it_is_in_flight() {
 }
 
 /// Bug: a node waits for its own operation, and other nodes wait for that node, until their
-/// deadlines. Mechanism: a worker of A leaves, and a forgotten task goes on with a clone of the
-/// worker. The task requests the line, and is dropped with the last clone before the operation
-/// completes. Fix: the poller keeps the worker until nothing of it is in flight.
+/// deadlines. Mechanism: a worker of A leaves, and a forgotten task still has a clone of the
+/// worker. The task requests the line. Then the task and the last clone are dropped before the
+/// operation completes. Fix: the poller keeps the worker until none of its operations is in flight.
 #[test]
 fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     in_every_world(|seed| {
         let mut stage = Stage::new(2, seed);
         let second = stage.add_worker(A);
         let line = stage.line();
-        // Otherwise A's other worker would request the line for all.
+        // Otherwise the other worker of A would send the request for both.
         stage.until("A is at rest", || stage.node(A).lines_in_flight() == 0);
         let (actor, member) = stage.take_worker(second);
         let memory = member.memory.clone();
@@ -156,7 +157,7 @@ fn a_clone_that_goes_after_its_worker_left_leaves_nothing_behind() {
     });
 }
 
-/// A cluster without work has no events, however many lines it holds: no polling, no heartbeat.
+/// A cluster without work has no events, however many lines it owns: no polling, no heartbeat.
 #[test]
 fn an_idle_cluster_makes_no_events() {
     in_every_world(|seed| {
@@ -166,8 +167,8 @@ fn an_idle_cluster_makes_no_events() {
             stage.write(A, lines[0], 1);
             stage.read(B, lines[0]);
             stage.write(C, lines[1], 1);
-            // A request that waits for a reservation keeps one worker checking. After that, none
-            // checks.
+            // While a request waits for a reservation, one worker keeps checking. After the request
+            // is served, no worker checks.
             let ticket = stage.take(C, lines[1], AccessMode::Exclusive);
             let writer = stage.writes(A, lines[1], 2);
             stage.pass(Duration::from_micros(100));
@@ -178,7 +179,8 @@ fn an_idle_cluster_makes_no_events() {
             }
             stage.pass(Duration::from_millis(100));
             let before = stage.cluster.kernel().events();
-            // Deadlines of accesses that ended long before: at most one is left for each worker.
+            // An alarm may remain for the deadline of an access that has ended, at most one for
+            // each worker.
             stage.pass(Duration::from_secs(30));
             let left = stage.cluster.kernel().events() - before;
             assert!(left <= 6, "seed {seed}: {left} events in half an idle minute");

@@ -10,15 +10,15 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-/// Far below [`latchwork_engine::Settings::lapse`] and the interval at which a handler covers for
-/// workers. These would hide a message that no worker handled. The time is enough for a hand-over
-/// in a rough world.
+/// A time for a hand-over in a rough world. It is far shorter than `NodeSettings::lapse`, and than
+/// the interval at which a handler covers for workers. After those times a missed message would be
+/// handled anyway, so a longer wait would hide the bug.
 const SOON: Duration = Duration::from_micros(300);
 
-/// Bug: a request is noted just after the last local holder has checked for requests, and waits
-/// until another event. Mechanism: two workers hold the line. The first ends its access and checks
-/// in vain; the second ends its access last. Fix: every worker that ends an access checks, whether
-/// other workers have checked before or not.
+/// Bug: a request is queued just after the last local holder has checked for requests, so the
+/// request waits until another event. Mechanism: two workers hold the line. The first ends its
+/// access and finds the line in use; the second ends its access last. Fix: every worker that ends
+/// an access checks for requests, even if other workers have checked before.
 #[test]
 fn a_request_is_served_when_the_last_of_two_workers_releases() {
     in_every_world(|seed| {
@@ -44,7 +44,7 @@ fn a_request_is_served_when_the_last_of_two_workers_releases() {
     });
 }
 
-/// The request arrives just after the only holder has ended its access and checked.
+/// The request arrives just after the only holder has ended its access and checked for requests.
 #[test]
 fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     in_every_world(|seed| {
@@ -64,16 +64,16 @@ fn a_request_that_arrives_just_after_the_holder_looked_is_served_at_once() {
     });
 }
 
-/// A local writer works while the request is handled. The handler does not wait for the writer, and
-/// the next sweep of any worker serves the request. The latch itself does not expire, however long
-/// it is held.
+/// A local writer holds the latch while a request arrives. The handler does not wait for the
+/// writer. The next sweep of any worker after the write serves the request. A latch never expires,
+/// however long the writer holds it.
 #[test]
 fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     in_every_world(|seed| {
         let stage = Stage::new(2, seed);
         let line = stage.line();
         stage.write(A, line, 1);
-        // A thread that the system descheduled in the middle of its write.
+        // This writer stands for a thread that lost its core in the middle of a write.
         let node = stage.cluster.nodes()[A].clone();
         let mut guard = node.cache().try_write(line).expect("owned");
         let writer = stage.writes(B, line, 3);
@@ -89,8 +89,8 @@ fn a_request_that_meets_a_local_writer_is_served_when_the_writer_is_done() {
     });
 }
 
-/// A reservation that is never dropped expires. A later drop does no harm, whatever the frame holds
-/// by then.
+/// A reservation that no task drops expires. When it is dropped later, it does no harm to a later
+/// use of the frame.
 #[test]
 fn a_reservation_that_is_kept_too_long_expires() {
     in_every_world(|seed| {
@@ -113,8 +113,8 @@ fn a_reservation_that_is_kept_too_long_expires() {
     });
 }
 
-/// The setting `lapse` is this time. With zero, a reservation delays other nodes only for the time
-/// of a message.
+/// The setting `lapse` is the time after which a reservation expires. With zero, a reservation
+/// delays other nodes only for the time of a message.
 #[test]
 fn a_reservation_that_expires_at_once_keeps_no_node_waiting() {
     in_every_world(|seed| {
@@ -132,10 +132,10 @@ fn a_reservation_that_expires_at_once_keeps_no_node_waiting() {
     });
 }
 
-/// Bug: a reader that becomes a writer goes on with data from the old mode. Mechanism: the local
-/// latch changes its mode twice during a read, from writing to reading and to nothing. Fix: an
-/// invalidation changes the copy's counter, and a downgrade does not. So data from before a
-/// downgrade is of the same copy, and data from before an invalidation is not.
+/// Bug: a reader that becomes a writer uses data from an earlier copy. Mechanism: the local latch
+/// changes its mode twice during the read, from writing to reading and then to free. Fix: an
+/// invalidation changes the counter of the copy, and a downgrade does not. So data from before a
+/// downgrade is from the same copy, and data from before an invalidation is not.
 #[test]
 fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     in_every_world(|seed| {
@@ -157,9 +157,9 @@ fn a_copy_survives_a_downgrade_and_not_an_invalidation() {
     });
 }
 
-/// A task holds the line to read, another task wants to write it, and the claim of another node
-/// comes in between. The upgrade gives way. Each of the two writers finds what the other wrote, in
-/// either order.
+/// One task has the line to read, another task of the node wants to write it, and another node's
+/// claim comes in between. The upgrade gives way. Each of the two writers finds the value of the
+/// other, in either order.
 #[test]
 fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     in_every_world(|seed| {
@@ -181,8 +181,8 @@ fn a_change_from_reading_to_writing_lets_an_invalidation_in_between() {
     });
 }
 
-/// A reader waits for a line. The grant is a reservation, so no node can take the line away before
-/// the reader has had its turn.
+/// A reader waits for a line. The grant includes a reservation, so no node can take the line away
+/// before the reader has used it.
 #[test]
 fn a_node_that_was_granted_a_line_uses_it_once_before_it_goes() {
     in_every_world(|seed| {

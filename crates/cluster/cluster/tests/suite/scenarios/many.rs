@@ -1,4 +1,4 @@
-//! More requesters of a line than a hand-over has room for.
+//! More requesters of one line than one grant can carry as travelling requests.
 
 use latchwork_cluster::Ticket;
 use latchwork_coherence::AccessMode;
@@ -10,11 +10,11 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-/// The number of writers for which the grant to one of them has no room.
+/// The number of writers whose requests do not fit into the grant to the first writer.
 const LEFT: usize = 3;
 const NODES: usize = TRAVELLING_MAX + LEFT + 2;
 
-/// A stage on which A keeps a line that all other nodes have requested, B first.
+/// A stage on which A keeps a line that all other nodes have requested. B's request is the first.
 fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>) {
     let stage = Stage::on(small(NODES, 1, 16, seed));
     let line = stage.line();
@@ -29,7 +29,7 @@ fn wanted_by_all(seed: u64) -> (Stage, GlobalAddr, Ticket, Vec<JoinHandle<u64>>)
     (stage, line, ticket, writers)
 }
 
-/// Every write is found by another writer, and the last one by any reader: no request is lost.
+/// Each written value is found by one other writer, or by the last reader. So no request is lost.
 fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
     let found = writers.into_iter().map(|writer| stage.end(writer));
     let mut seen: Vec<u64> = found.collect();
@@ -40,8 +40,8 @@ fn all_write(stage: Stage, line: GlobalAddr, writers: Vec<JoinHandle<u64>>) {
 }
 
 /// Bug: of many writers with requests to one owner, all but five were refused, and repeated their
-/// requests again and again. Fix: the owner queues one request of every node, and sends on those
-/// that do not fit into the grant.
+/// requests again and again. Fix: the owner queues one request of every node. Requests that do not
+/// fit into the grant are sent on.
 #[test]
 fn no_node_is_refused_although_more_wait_than_can_travel() {
     in_every_world(|seed| {
@@ -52,15 +52,15 @@ fn no_node_is_refused_although_more_wait_than_can_travel() {
         stage.until("all have written", || writers.iter().all(|writer| writer.is_finished()));
         let counters = stage.cluster.counters();
         assert!(counters.requests_passed_on >= LEFT as u64, "{counters:?}");
-        // In a rough world one request may reach a node that no longer owns the line.
+        // In a rough world a request may reach a node that no longer owns the line.
         assert!(counters.invalidations_dropped < LEFT as u64, "seed {seed}: {counters:?}");
         all_write(stage, line, writers);
     });
 }
 
-/// One of two workers has the grant and has not handled it, while the other takes the requests that
-/// were sent on behind it. The node owns nothing yet, and refuses the requesters. Then they repeat
-/// their requests, and no node waits for an answer that does not come.
+/// One of two workers of a node has taken the grant and not handled it. The other worker takes the
+/// requests that follow the grant. The node owns nothing yet, so it refuses the requesters. They
+/// repeat their requests, and no node waits for an answer that does not come.
 #[test]
 fn requests_that_overtake_their_grant_are_sent_again() {
     in_every_world(|seed| {

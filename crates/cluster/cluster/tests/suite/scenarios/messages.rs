@@ -7,8 +7,8 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// A writer's request finds no copy of the line. The answer is `Dropped`, and the writer reads the
-/// word again.
+/// A writer's request finds no copy of the line at the node. The answer is `Dropped`, and the
+/// writer reads the word again.
 #[test]
 fn a_request_that_arrives_after_an_eviction_is_answered() {
     in_every_world(|seed| {
@@ -27,8 +27,9 @@ fn a_request_that_arrives_after_an_eviction_is_answered() {
     });
 }
 
-/// A reader's request finds no copy of the line. The reader's wait has turned into ownership
-/// without its knowledge. A writer that comes in the meantime must not pass the bit.
+/// A reader's request finds no copy of the line. The reader's registered wait has already become
+/// ownership, which the reader does not know yet. A writer that comes now must not ignore the
+/// reader's bit.
 #[test]
 fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
     in_every_world(|seed| {
@@ -52,8 +53,8 @@ fn a_registered_wait_becomes_ownership_before_its_owner_knows() {
     });
 }
 
-/// A request to a sharer finds an exclusive holder. The line changes hands, with the data that the
-/// upgrade wrote.
+/// A request to a sharer finds an exclusive holder, because the sharer has upgraded. The requester
+/// gets the line with the data that the holder wrote.
 #[test]
 fn a_request_that_arrives_after_an_upgrade_gets_what_was_written() {
     in_every_world(|seed| {
@@ -73,7 +74,8 @@ fn a_request_that_arrives_after_an_upgrade_gets_what_was_written() {
     });
 }
 
-/// A request to a former holder: it has no line to give, and the requester finds the new holder.
+/// A request reaches a former holder, which has no line to give. The requester finds the new
+/// holder.
 #[test]
 fn a_request_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     in_every_world(|seed| {
@@ -94,9 +96,10 @@ fn a_request_that_arrives_after_a_hand_over_leads_to_the_new_holder() {
     });
 }
 
-/// Like the test above, but the hand-over's word operation is still in flight. The request is
-/// queued until the operation is complete. An earlier answer would send the requester back to a
-/// word that still names the old holder. Then the request goes on to the new holder.
+/// Like the test above, but the word operation of the hand-over is still in flight. The former
+/// holder queues the request until the operation is complete, and then sends the request on to the
+/// new holder. With an earlier answer the requester would read a word that still names the former
+/// holder.
 #[test]
 fn a_request_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     in_every_world(|seed| {
@@ -118,8 +121,8 @@ fn a_request_that_arrives_during_a_hand_over_is_sent_on_after_it() {
     });
 }
 
-/// A writer sent a request to the exclusive holder, which gave the line up in the meantime and came
-/// back as a reader.
+/// A writer sent a request to the exclusive holder. The holder gave the line up meanwhile, and
+/// became a reader.
 #[test]
 fn a_writers_request_that_meets_a_reader_makes_it_leave() {
     in_every_world(|seed| {
@@ -140,8 +143,8 @@ fn a_writers_request_that_meets_a_reader_makes_it_leave() {
     });
 }
 
-/// A reader sent a request to the exclusive holder, which gave the line up in the meantime and came
-/// back as a reader too. The request is out of date, and no node loses a copy for it.
+/// A reader sent a request to the exclusive holder. The holder gave the line up meanwhile, and
+/// became a reader too. The request is out of date, and no node loses a copy because of it.
 #[test]
 fn a_readers_request_that_meets_a_reader_costs_no_node_its_copy() {
     in_every_world(|seed| {
@@ -163,8 +166,8 @@ fn a_readers_request_that_meets_a_reader_costs_no_node_its_copy() {
     });
 }
 
-/// A request meets the same holder in the same state, but in a later ownership. It counts like a
-/// new request.
+/// A request finds the same holder in the same state, but in a later ownership. The holder treats
+/// it like a new request.
 #[test]
 fn a_request_that_meets_a_later_ownership_is_served_from_it() {
     in_every_world(|seed| {
@@ -184,9 +187,9 @@ fn a_request_that_meets_a_later_ownership_is_served_from_it() {
     });
 }
 
-/// A writer sent requests to two sharers. One of them has become the exclusive holder and hands
-/// over before the other has answered. The writer has the line, but its second request is still
-/// open. It serves no node until that request is closed.
+/// A writer sent requests to two sharers. One sharer has become the exclusive holder, and hands the
+/// line over before the other sharer has answered. The writer has the line, but its second request
+/// is still open. The writer serves no node until that request is closed.
 #[test]
 fn a_grant_that_comes_before_the_other_answers_is_good() {
     in_every_world(|seed| {
@@ -213,11 +216,11 @@ fn a_grant_that_comes_before_the_other_answers_is_good() {
     });
 }
 
-/// Bug: a writer that sent requests to two sharers gets the line, with its own second request among
-/// the travelling requests. It waits for the answer to that request, which it must now give itself,
-/// and the line never leaves the writer again. Mechanism: C sends requests to A and B. The request
-/// to A travels on to B with a hand-over, and meets the request to B there. Fix: a hand-over
-/// answers all other requests of its receiver.
+/// Bug: a writer that sent requests to two sharers gets the line together with its own second
+/// request. The writer waits for an answer to that request, which it must now give itself, so the
+/// line never leaves the writer. Mechanism: C sends requests to A and B. C's request to A travels
+/// with a hand-over to B, and meets C's request to B there. Fix: a hand-over answers all other
+/// requests of its receiver.
 #[test]
 fn a_hand_over_does_not_bring_a_writer_its_own_requests() {
     in_every_world(|seed| {
@@ -230,7 +233,7 @@ fn a_hand_over_does_not_bring_a_writer_its_own_requests() {
         stage.until("C asks both", || to_a.held() + to_b.held() == 2);
         stage.evict_now(A, line);
         stage.evict_now(B, line);
-        // B is refused once, so that its next request comes before C's.
+        // B is refused once, so B's next request has a higher priority than C's request.
         assert_eq!(stage.write(A, line, 1), 0);
         let question = stage.hold(Leg::There, line, request(B, A));
         let claims = stage.takes(B, line, AccessMode::Exclusive);

@@ -1,7 +1,8 @@
 //! The races of the word discipline, each forced in a simulated world with the real engine.
 //!
-//! A scenario names its race, holds the messages and operations that must be late, and shows two
-//! things: the race really happened, and it did no harm.
+//! A scenario names its race, and holds the messages and operations that must be late. It shows two
+//! things: the race really happened, and the race did no harm. Rules R1 to R5 are the rules of the
+//! word discipline, in `docs/internals/protocol.md`.
 
 use crate::common::invariants;
 

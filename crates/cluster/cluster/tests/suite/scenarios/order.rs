@@ -7,7 +7,7 @@ use latchwork_verbs_sim::Leg;
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-/// Two writers wait at A: B came first, and C was refused before. Returns the node that gets the
+/// Two writers wait at A. B came first, and C was refused before. Returns the node that gets the
 /// line.
 fn first_of_two(seed: u64, aging: bool) -> usize {
     let mut config = small(3, 1, 16, seed);
@@ -15,7 +15,7 @@ fn first_of_two(seed: u64, aging: bool) -> usize {
     let stage = Stage::on(config);
     let line = stage.line();
     stage.write(A, line, 1);
-    // C's request comes when A has given the line up.
+    // C's request is held until A has given the line up.
     let question = stage.hold(Leg::There, line, request(C, A));
     let late = stage.writes(C, line, 3);
     stage.until("C asks", || question.held() == 1);
@@ -39,7 +39,7 @@ fn first_of_two(seed: u64, aging: bool) -> usize {
     first
 }
 
-/// Without aging the first request is served first, as among equals.
+/// Without aging both have the same priority, so the first request is served first.
 #[test]
 fn a_node_that_was_refused_before_is_served_before_one_that_came_first() {
     in_every_world(|seed| {

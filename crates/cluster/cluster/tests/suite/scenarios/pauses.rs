@@ -1,4 +1,4 @@
-//! The back-off of nodes that are refused very often, because a node is stuck.
+//! The back-off of nodes that are refused very often, because another node is stuck.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// A long time for a line, and a short time for a deadline.
+/// The time for which a node is stuck. It is long for a line, and short for a deadline.
 const STUCK: Duration = Duration::from_millis(20);
 
-/// The range of requests while a node is stuck that long. There are about 64 for each e-fold of the
-/// wait, after one or two hundred in the first millisecond. With a back-off of 2 microseconds there
-/// are thousands.
+/// The expected number of requests while a node is stuck. In the first millisecond there are one or
+/// two hundred. Later there are about 64 each time the wait has grown by the factor e. With a
+/// constant back-off of 2 microseconds there would be thousands.
 const QUESTIONS: std::ops::Range<usize> = 60..600;
 
-/// The longest back-off after that wait: 1/64 of the wait, and half as much again.
+/// The longest back-off after that wait: 1/64 of the wait, plus half of that.
 const LONGEST_PAUSE: Duration = Duration::from_micros(470);
 
-/// A grant is late, so the word names a node that does not have the line and refuses all others.
-/// Bug: a node that wanted the line requested it every few microseconds until its deadline, ten
-/// seconds by default, and went on afterwards. Mechanism: the back-off became shorter with every
-/// refusal, and stayed short. Fix: the back-off grows with the wait.
+/// A grant is late, so the word names a node that does not have the line and refuses all other
+/// nodes. Bug: a node that wanted the line requested it every few microseconds until its deadline
+/// (by default ten seconds), and longer. Mechanism: the back-off became shorter with every refusal,
+/// and stayed short. Fix: the back-off grows with the wait.
 #[test]
 fn a_node_that_is_refused_for_long_sends_requests_less_and_less_often() {
     in_every_world(|seed| {
@@ -47,17 +47,17 @@ fn a_node_that_is_refused_for_long_sends_requests_less_and_less_often() {
     });
 }
 
-/// Four nodes share a line. A waits for a late answer, and the others upgrade. A refuses each
-/// request. Bug: the requester returned its pledges to the nodes behind it, and each of them
-/// upgraded at once, sent requests to all, and was refused. Mechanism: a pledge ended the back-off
-/// of the copy's owner. Fix: the back-off goes on when the copy comes back.
+/// Four nodes share a line. A waits for a late answer and refuses each request, and the other nodes
+/// upgrade. Bug: a requester returned its pledges, and each node that got one back upgraded at
+/// once, sent requests to all, and was refused. Mechanism: a pledge ended the back-off of the
+/// copy's owner. Fix: the back-off continues when the copy comes back.
 #[test]
 fn a_node_that_gets_a_pledge_back_keeps_backing_off() {
     in_every_world(|seed| {
         let stage = Stage::new(5, seed);
         let (line, writers) = (stage.line(), [B, C, D]);
         stage.write(E, line, 1);
-        // A has a bit, and no answer to its request.
+        // A's bit is set, and A has no answer to its request.
         let late = stage.hold(Leg::There, line, request(A, E));
         let stuck = stage.reads(A, line);
         stage.until("A asks", || late.held() == 1);

@@ -15,7 +15,7 @@ fn repeats(stage: &Stage) -> u64 {
     stage.cluster.nodes().iter().map(|node| node.counters().repeats).sum()
 }
 
-/// A line in the frame that B had for `line` before.
+/// A new line that gets the frame which B used for `line` before.
 fn reuse_frame(stage: &Stage, frame: latchwork_cache::FrameId) -> GlobalAddr {
     let in_frame = |node: &Node, line| node.cache().find(line) == Some(frame);
     let mut lines = (0..64).map(|_| stage.line());
@@ -26,9 +26,9 @@ fn reuse_frame(stage: &Stage, frame: latchwork_cache::FrameId) -> GlobalAddr {
     other.expect("frames are used again")
 }
 
-/// B sends one request to A, and it arrives twice. The first copy is granted and completely
-/// handled. B's frame then holds another line, and the line is back at A when the second copy is
-/// about to arrive.
+/// B sends one request to A, and the network duplicates it. The first copy is granted and
+/// completely handled. The second copy is held. Meanwhile another line takes B's frame, and the
+/// line returns to A.
 fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     let line = stage.line();
     stage.write(A, line, 1);
@@ -47,8 +47,8 @@ fn ask_twice(stage: &Stage) -> (GlobalAddr, GlobalAddr, Gate) {
     (line, other, question)
 }
 
-/// A granted request arrives once more. A second grant would WRITE into a frame that now holds
-/// another line. It would also make a node the owner without its knowledge.
+/// The duplicate of a granted request arrives. A second grant would WRITE into a frame that has
+/// another line now, and would make a node the owner without its knowledge.
 #[test]
 fn a_duplicate_request_after_its_grant_is_dropped() {
     in_every_world(|seed| {
@@ -63,7 +63,7 @@ fn a_duplicate_request_after_its_grant_is_dropped() {
     });
 }
 
-/// The same without message numbers: the harm is real, and the test sees it.
+/// The same without message numbers. The harm happens, so the check above can detect it.
 #[test]
 fn without_numbers_a_duplicate_request_destroys_another_line() {
     in_every_world(|seed| {

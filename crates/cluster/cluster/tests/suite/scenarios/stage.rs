@@ -1,9 +1,8 @@
 //! The stage of the scenarios: a simulated cluster that is stepped by hand.
 //!
 //! A scenario starts accesses on chosen nodes, holds chosen messages and operations at gates, and
-//! runs the world until an event is visible. After every event the stage checks invariants of all
-//! scenarios. A writer is alone with its line, and latch words change only as the word discipline
-//! permits.
+//! runs the world until an event has happened. After every event the stage checks two invariants. A
+//! writer is alone with its line. A latch word changes only as the word discipline permits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -24,18 +23,19 @@ use crate::common::small;
 pub(crate) use crate::scenarios::acts::*;
 use crate::scenarios::invariants::{check_at_rest, check_step};
 
-/// An event that does not come within this virtual time counts as impossible.
+/// The longest virtual time that a scenario waits for an event.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Long enough for everything in flight to arrive, and for every back-off to end.
+/// A time in which everything in flight arrives, and every back-off ends.
 pub(crate) const A_WHILE: Duration = Duration::from_micros(300);
 
-/// Runs a scenario in several worlds: calm ones, and ones in which any message may overtake others.
+/// Runs a scenario in several worlds. In every second world the network is rough: any message may
+/// overtake others.
 pub(crate) fn in_every_world(scenario: impl Fn(u64)) {
     (0..8).for_each(scenario);
 }
 
-/// All posts about watched lines, in order.
+/// All posts about watched lines, in the order of their times.
 type Log = Rc<RefCell<Vec<(Time, GlobalAddr, usize, Act)>>>;
 
 pub(crate) struct Stage {
@@ -53,7 +53,7 @@ impl Stage {
         Stage::with(nodes, 16, seed)
     }
 
-    /// Like [`Stage::new`], but sharers release their copies themselves for a writer.
+    /// Like [`Stage::new`], but without takeover: sharers release their copies for a writer.
     pub(crate) fn releasing(nodes: usize, seed: u64) -> Stage {
         let mut config = small(nodes, 1, 16, seed);
         config.node.takeover = false;
@@ -102,7 +102,7 @@ impl Stage {
         index
     }
 
-    /// Lets a worker leave, as before the end of its thread, and ends it with all its tasks.
+    /// Lets a worker leave, as at the end of its thread, and ends the worker with all its tasks.
     pub(crate) fn leave(&mut self, worker: usize) {
         let (actor, member) = self.take_worker(worker);
         let left = actor.handle().spawn_service(member.memory.leave());
@@ -110,7 +110,7 @@ impl Stage {
         self.end(left).expect("nothing is in its way");
     }
 
-    /// Removes a worker from the stage. The worker runs as long as the caller keeps it.
+    /// Removes a worker from the stage. The worker runs until the caller drops it.
     pub(crate) fn take_worker(&mut self, worker: usize) -> (VirtualWorker, Member) {
         self.workers[worker].take().expect("not gone yet")
     }
@@ -148,7 +148,7 @@ impl Stage {
         handle.spawn(body(member))
     }
 
-    /// A fresh line of zeros without owners. The stage watches it from now on.
+    /// A new line of zeros without owners, which the stage watches from now on.
     pub(crate) fn line(&self) -> GlobalAddr {
         let line = self.run(A, async |member| {
             let line = member.memory.allocate().await.expect("a pool with room");
@@ -200,7 +200,7 @@ impl Stage {
         })
     }
 
-    /// Starts to wait for a line, and keeps the line.
+    /// Starts to wait for a line. The task's result keeps the line.
     pub(crate) fn takes(
         &self,
         worker: usize,
@@ -220,7 +220,7 @@ impl Stage {
         self.end(self.writes(worker, line, value))
     }
 
-    /// Waits for a line, and keeps the line.
+    /// Waits for a line. The returned ticket keeps the line.
     pub(crate) fn take(&self, worker: usize, line: GlobalAddr, mode: AccessMode) -> Ticket {
         self.end(self.takes(worker, line, mode)).expect("no error")
     }
@@ -245,20 +245,20 @@ impl Stage {
         })
     }
 
-    /// Gives a line up like an eviction. Returns whether that was possible.
+    /// Starts to evict a line. Returns whether that was possible.
     pub(crate) fn evict(&self, worker: usize, line: GlobalAddr) -> bool {
         self.run(worker, async move |member| member.memory.evict(line))
     }
 
-    /// Gives up a line that can be given up, and waits for the completion.
+    /// Evicts a line, and waits until the eviction is complete.
     pub(crate) fn evict_now(&self, worker: usize, line: GlobalAddr) {
         assert!(self.evict(worker, line), "the line is not in use");
         let node = self.member(worker).node;
         self.until("the line is given up", || self.node(node).lines_in_flight() == 0);
     }
 
-    /// Lets node A give a line up, and waits until its frame is free. Other operations may be in
-    /// flight.
+    /// Makes node A evict a line, and waits until the line's frame is free. Other operations may be
+    /// in flight.
     pub(crate) fn evict_now_beside(&self, line: GlobalAddr) {
         assert!(self.evict(A, line), "the line is not in use");
         self.until("its frame is free", || self.frame(A, line).is_none());
@@ -271,7 +271,7 @@ impl Stage {
 
     // ---- time ------------------------------------------------------------------------------------
 
-    /// Runs the world until `happened`.
+    /// Runs the world until `happened` is true.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut happened: impl FnMut() -> bool) {
         let kernel = self.cluster.kernel();
@@ -290,7 +290,7 @@ impl Stage {
         result.unwrap_or_else(|_| panic!("seed {}: nobody aborted the task", self.seed))
     }
 
-    /// Runs `events` events, or fewer if `enough` holds before.
+    /// Runs `events` events, or fewer if `enough` is true earlier.
     pub(crate) fn steps(&self, events: usize, mut enough: impl FnMut() -> bool) {
         for _ in 0..events {
             if enough() || !self.cluster.kernel().step() {
@@ -315,7 +315,7 @@ impl Stage {
 
     // ---- gates -----------------------------------------------------------------------------------
 
-    /// Holds posts about `line` on this leg, if `chosen` picks them.
+    /// Holds posts about `line` on this leg if `chosen` selects them.
     pub(crate) fn hold(
         &self,
         leg: Leg,
@@ -332,7 +332,7 @@ impl Stage {
 
     // ---- records --------------------------------------------------------------------------------
 
-    /// The posts about `line` so far that `chosen` picks.
+    /// The posts about `line` so far that `chosen` selects.
     pub(crate) fn posted(
         &self,
         line: GlobalAddr,
@@ -344,7 +344,7 @@ impl Stage {
         entries.map(|(_, _, from, act)| (*from, act.clone())).collect()
     }
 
-    /// The number of posts about `line` that `chosen` picks.
+    /// The number of posts about `line` that `chosen` selects.
     pub(crate) fn count(&self, line: GlobalAddr, chosen: impl Fn(usize, &Act) -> bool) -> usize {
         self.posted(line, chosen).len()
     }
@@ -418,8 +418,8 @@ impl Stage {
         text
     }
 
-    /// Ends a scenario with a lost node, where lines stay in progress. The workers of the live
-    /// nodes leave. Workers of dead nodes do not run any more.
+    /// Ends a scenario in which a node was lost, so that some lines stay in progress. The workers
+    /// of living nodes leave. Workers of dead nodes do not run any more.
     pub(crate) fn abandon(mut self) {
         for worker in 0..self.workers.len() {
             let place = self.workers[worker].as_ref().map(|(_, member)| member.node);
@@ -429,7 +429,8 @@ impl Stage {
         }
     }
 
-    /// Ends a scenario. The workers leave, all operations end, and the caches and the words agree.
+    /// Ends a scenario: the workers leave, and all operations end. Checks that the caches agree
+    /// with the words.
     pub(crate) fn finish(self) {
         let mut stage = self;
         for worker in 0..stage.workers.len() {

@@ -1,5 +1,5 @@
-//! Workers of one node whose sweeps begin at different times, and the work of one worker for the
-//! others.
+//! Workers of one node whose sweeps begin at different times, and workers that do work for other
+//! workers.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::scenarios::stage::*;
 
 const HOLD_OFF: Duration = Duration::from_micros(100);
 
-/// Bug: a reader in a hold-off waits forever. Mechanism: a worker takes the alarm of the hold-off's
-/// end. Another worker began a long sweep before that moment: for it the hold-off still seems to
-/// last, and no other alarm comes. Fix: the end of the hold-off is deleted with the alarm, and not
-/// compared again.
+/// Bug: a reader that waits for the end of a hold-off waits forever. Mechanism: one worker takes
+/// the alarm of the hold-off's end. Another worker began a long sweep before that time, and
+/// compares with the time of its sweep: for it the hold-off still lasts, and no other alarm
+/// follows. Fix: the alarm deletes the end of the hold-off, and no worker compares the time again.
 #[test]
 fn a_hold_off_is_over_for_a_worker_with_a_sweep_that_began_before_its_end() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        // Doubled once, because the writer was refused once.
+        // The hold-off is doubled once, because the writer is refused once.
         (config.node.hold_off, config.node.hold_off_max) = (HOLD_OFF / 2, HOLD_OFF);
-        // Without takeover an operation of A can be held.
+        // Without takeover A has a word operation that the test can hold.
         config.node.takeover = false;
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
@@ -36,13 +36,12 @@ fn a_hold_off_is_over_for_a_worker_with_a_sweep_that_began_before_its_end() {
         drop(question);
         stage.until("B was sent away and tries again", || claim.held() == 1);
         assert_eq!(stage.read(A, line), 1);
-        // Keeps the line's record, and with it the state of the hold-off.
+        // While this release is held, the line's record with the hold-off stays.
         let released = stage.hold(Leg::Back, line, op(A, WordOp::ReleaseShared));
         drop(claim);
         stage.until("A lets B have it", || stage.count(line, op(A, WordOp::ReleaseShared)) == 1);
         let over = stage.now() + HOLD_OFF;
-        // The second worker begins a sweep now. The sweep's first task takes longer than the
-        // hold-off.
+        // The second worker begins a sweep now. Its first task takes longer than the hold-off.
         let long = stage.start(second, async |member| member.handle.charge(2 * HOLD_OFF));
         let reader = stage.reads(second, line);
         stage.until("that sweep has begun", || long.is_finished());

@@ -1,4 +1,4 @@
-//! Writers that take shared lines over by pledges (case 3 with `takeover` on).
+//! Writers that take shared lines over by pledges (the setting `takeover` is on).
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ fn shared(stage: &Stage) -> GlobalAddr {
     line
 }
 
-/// Lets A write a line that B and C share, waits until all nodes are at rest, and returns their
-/// counters.
+/// A writes a line that B and C share. Returns the counters of all nodes when all operations have
+/// ended.
 fn write_to_shared(seed: u64, takeover: bool) -> (Stage, GlobalAddr, Counters) {
     let stage = stage_with(seed, takeover);
     let line = shared(&stage);
@@ -85,8 +85,8 @@ fn an_upgrade_keeps_its_copy_while_it_takes_the_others_over() {
     });
 }
 
-/// Between pledge and report the sharer does not use its copy, does not evict its frame, and posts
-/// no word operation.
+/// Between its pledge and the writer's report, the sharer does not use its copy, does not evict the
+/// frame, and posts no word operation.
 #[test]
 fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     in_every_world(|seed| {
@@ -109,8 +109,8 @@ fn a_pledger_leaves_copy_frame_and_word_alone_until_the_report() {
     });
 }
 
-/// A reader whose own claim is not complete has nothing to pledge. The writer returns the pledges
-/// that it has, and the pledging node reads on without a verb.
+/// A reader whose own claim is not complete cannot pledge. So the writer returns the pledges that
+/// it has. A node that gets its pledge back reads again without a verb.
 #[test]
 fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     in_every_world(|seed| {
@@ -140,8 +140,8 @@ fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
     });
 }
 
-/// The claim is held in flight while a reader joins. The claim fails, the new sharer gets a request
-/// too, and the pledges stay valid.
+/// The writer's claim is held in flight while another reader joins. The claim fails, the new sharer
+/// gets a request too, and the earlier pledges stay valid.
 #[test]
 fn a_reader_that_joins_gets_a_request_as_well() {
     in_every_world(|seed| {
@@ -161,8 +161,8 @@ fn a_reader_that_joins_gets_a_request_as_well() {
     });
 }
 
-/// Two upgrades at once. The pledges of the second one are returned, or its copy is lost. Both
-/// write in the end.
+/// Two upgrades at once: one node gets its pledge back, or loses its copy. Both nodes write in the
+/// end.
 #[test]
 fn two_sharers_that_both_want_to_write_get_there() {
     in_every_world(|seed| {
@@ -178,7 +178,7 @@ fn two_sharers_that_both_want_to_write_get_there() {
     });
 }
 
-/// A takeover that is cut off behind any request of its batch is done once.
+/// A takeover batch may be cut off behind any of its requests. The takeover still happens once.
 #[test]
 fn a_takeover_that_is_cut_off_happens_once() {
     in_every_world(|seed| {
@@ -208,7 +208,7 @@ fn a_takeover_that_is_cut_off_happens_once() {
     });
 }
 
-/// One of the sharers is lost: the writer fails, and the other sharers keep their copies.
+/// One of the sharers is lost. The writer fails, and the other sharers keep their copies.
 #[test]
 fn a_writer_that_cannot_reach_every_sharer_releases_its_pledges() {
     in_every_world(|seed| {
@@ -227,8 +227,8 @@ fn a_writer_that_cannot_reach_every_sharer_releases_its_pledges() {
     });
 }
 
-/// The writer is lost and has a pledge. An access to the line at the pledging node fails at its
-/// deadline, as for any line of a lost node. Other lines go on.
+/// The writer is lost while it has a pledge. At the node that pledged, an access to the line fails
+/// at its deadline, as for any line of a lost node. Accesses to other lines succeed.
 #[test]
 fn a_pledge_to_a_lost_node_keeps_the_line_and_every_wait_ends() {
     in_every_world(|seed| {

@@ -21,7 +21,7 @@ fn config(seed: u64) -> ClusterConfig {
     config
 }
 
-/// A node is dead. All other nodes have been notified and have reacted.
+/// Makes every living node fence and forget a dead node.
 fn tell_all(stage: &Stage, dead: usize) {
     for node in [A, B, C].into_iter().filter(|node| *node != dead && stage.cluster.lives(*node)) {
         stage.cluster.fence(SimulatedNode::Compute(node), dead);
@@ -34,7 +34,7 @@ fn tell_all(stage: &Stage, dead: usize) {
     stage.until("all have seen to it", || [A, B, C].into_iter().all(seen));
 }
 
-/// The error of an access that cannot succeed. It comes before the deadline.
+/// The error of an access that cannot succeed. The access must fail before its deadline.
 fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> VerbError {
     let since = stage.now();
     let end = stage.end(stage.takes(worker, line, mode));
@@ -45,7 +45,7 @@ fn fails(stage: &Stage, worker: usize, line: GlobalAddr, mode: AccessMode) -> Ve
     }
 }
 
-/// Node A can use all its frames except `lost`.
+/// Checks that node A can use all its frames except `lost`.
 fn a_cache_without(stage: &Stage, lost: usize) {
     assert_eq!(stage.node(A).lost_frames(), lost, "seed {}", stage.seed);
     let kept: Vec<_> = (0..stage.node(A).cache().capacity()).map(|_| stage.line()).collect();
@@ -62,7 +62,7 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
     in_every_world(|seed| {
         let stage = Stage::on(config(seed));
         let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
-        // B shares the first lines, and C the others. C lives, but for some lines A has to send
+        // B shares the first lines and C the other lines. C lives. For some lines A has to send
         // requests to both.
         let (first, last) = lines.split_at(12);
         for line in first {
@@ -76,7 +76,7 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
         let named = |line: GlobalAddr| stage.word(line).shared().contains(id(B));
         let dead: Vec<_> = lines.iter().copied().filter(|line| named(*line)).collect();
         assert!(dead.len() >= 8, "seed {seed}: {}", dead.len());
-        // Repeated attempts do not add up to any loss.
+        // Repeated attempts lose no further frames.
         for line in dead.iter().cycle().take(40) {
             assert_eq!(stage.read(A, *line), 0);
             assert!(matches!(
@@ -85,7 +85,8 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
             ));
             assert_eq!((stage.read(A, *line), stage.owns(A, *line)), (0, Ownership::Shared));
         }
-        // Also for lines that are not cached. C also got a request, and has its copies again.
+        // The same holds for lines that A has not cached. C got a request too, and has its copies
+        // again.
         for line in &dead {
             let error = fails(&stage, A, *line, AccessMode::Exclusive);
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
@@ -99,8 +100,8 @@ fn copies_that_the_dead_share_take_no_frames_with_them() {
 }
 
 /// A and C share lines with a dead node, and both try to write them at once. Each has a request to
-/// the other in flight when it learns that the dead node cannot answer, and gives its upgrade up.
-/// Each still answers the other.
+/// the other in flight when it learns that the dead node cannot answer. Each gives its upgrade up,
+/// and must still answer the other's request.
 ///
 /// Bug: both queued the other's request, answered neither, and the line never came to rest at
 /// either node. Mechanism: a node that gave its upgrade up left the order of upgrading nodes,
@@ -137,9 +138,10 @@ fn two_nodes_that_cannot_reach_the_dead_one_answer_each_other() {
     });
 }
 
-/// Requests to a node are in flight, and one more waits at this node for room. Then this node
-/// learns that the other node is dead. The first requests may have arrived, and cost a frame each.
-/// The last one was never sent and costs none, though the line was given up before that was known.
+/// Some requests of a node to another node are in flight, and one more waits at the sender for room
+/// in the send queue. Then the sender learns that the other node is dead. The requests in flight
+/// may have arrived, so each costs a frame. The waiting request was never sent, so it costs no
+/// frame, although its line was given up before the sender knew that.
 #[test]
 fn a_request_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame() {
     in_every_world(|seed| {
@@ -173,8 +175,8 @@ fn a_request_that_was_not_sent_yet_when_its_node_was_found_dead_costs_no_frame()
     });
 }
 
-/// A node learns that another node is dead, and its fabric removes the peer before the workers
-/// know. A request that is posted in between fails as if it had not been posted.
+/// A node learns that another node is dead. Its fabric removes the peer before its workers know. A
+/// request that is posted in between fails as if it had not been posted.
 #[test]
 fn a_request_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no_frame() {
     in_every_world(|seed| {
@@ -200,9 +202,9 @@ fn a_request_posted_between_the_fabric_and_the_node_learning_of_a_death_costs_no
     });
 }
 
-/// B has checked its lease, and rings the doorbell. Then the lease ends, and all nodes fence B
-/// before its requests take effect. B learns at once that it is self-fenced. Its submitted requests
-/// take no effect, and any node can get the line.
+/// B checks its lease and rings the doorbell. Then the lease ends, and all nodes fence B before its
+/// requests take effect. B learns at once that it is self-fenced. Its submitted requests take no
+/// effect, and any node can get the line.
 #[test]
 fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
     in_every_world(|seed| {
@@ -212,8 +214,8 @@ fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
         let access = stage.takes(B, line, AccessMode::Exclusive);
         stage.until("B has rung", || rung.held() == 1);
         stage.cluster.lapse(B);
-        // B rings no doorbell any more and gets no completion. So it checks its lease when another
-        // event makes it run.
+        // B rings no doorbell any more, and gets no completion. So B checks its lease only when
+        // another event makes it run.
         let other = stage.line();
         let end = stage.end(stage.takes(B, other, AccessMode::Shared));
         let barred = |end| matches!(end, Err(MemoryError::Fabric(VerbError::SelfFenced)));
@@ -229,9 +231,10 @@ fn a_batch_rung_as_the_lease_ended_takes_no_effect_where_its_node_is_fenced() {
     });
 }
 
-/// Like the test above, but B is fenced too late: its last operation takes effect after B learned
-/// that it is self-fenced. The word names B, and a node that wants the line gets an error that says
-/// so. A line that B wrote back arrives with its original bytes, whatever the frame holds by then.
+/// Like the test above, but the nodes fence B too late: B's last operation takes effect after B
+/// learned that it is self-fenced. The word names B, and a node that wants the line gets an error
+/// that says so. A line that B wrote back arrives with its original bytes, although its frame has
+/// other data by then.
 #[test]
 fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
     in_every_world(|seed| {
@@ -248,7 +251,7 @@ fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
         let other = stage.line();
         stage.end(stage.takes(B, other, AccessMode::Shared)).expect_err("it is barred");
         stage.end(access).expect_err("it is barred");
-        // All frames of B are free again, and hold other data.
+        // All frames of B are free, so other data can overwrite them.
         for frame in 0..stage.node(B).cache().capacity() {
             let frame = latchwork_cache::FrameId(frame as u32);
             stage

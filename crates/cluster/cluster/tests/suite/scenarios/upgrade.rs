@@ -1,4 +1,4 @@
-//! Upgrades: against each other, and against every event that can affect the copy.
+//! Upgrades: against each other, and against every other event that can affect the copy.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use latchwork_verbs_sim::{Gate, Leg};
 
 use crate::scenarios::stage::*;
 
-/// A and B have read the line and claim it at once. Both claims are refused because of the other's
-/// bit, and both requests are held.
+/// A and B have read the line and claim it at once. Each claim is refused because of the other
+/// node's bit. Both requests are held.
 fn collide(seed: u64) -> (Stage, GlobalAddr, Collision) {
     let stage = Stage::new(2, seed);
     let line = stage.line();
@@ -37,8 +37,8 @@ struct Collision {
 }
 
 /// Bug: two upgrading sharers wait for each other forever. Mechanism: both requests are in flight.
-/// Fix: no node waits for a writer of lower rank; among equal priorities the higher node number
-/// goes first.
+/// Fix: no node waits for a writer of lower rank. With equal priorities the higher node number has
+/// the higher rank.
 #[test]
 fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
     in_every_world(|seed| {
@@ -64,7 +64,7 @@ fn of_two_upgrades_the_one_with_the_higher_number_is_kept() {
 
 /// Bug: the node with the lower number never gets its turn. Mechanism: B refuses A, and A requests
 /// again before B's request arrives. Fix: every refusal raises the priority, and the priority
-/// counts first.
+/// counts before the number.
 #[test]
 fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
     in_every_world(|seed| {
@@ -89,8 +89,8 @@ fn of_two_upgrades_the_one_that_was_refused_before_is_kept() {
     });
 }
 
-/// An upgrade with free way after the release of the other sharers is `Kept`: the bytes are those
-/// of the read.
+/// When the other sharers have released their copies, an upgrade is `Kept`: the bytes are still
+/// those of the read.
 #[test]
 fn an_upgrade_is_kept_when_the_other_sharers_leave() {
     in_every_world(|seed| {
@@ -110,7 +110,7 @@ fn an_upgrade_is_kept_when_the_other_sharers_leave() {
     });
 }
 
-/// `Changed`: the node owns the line, but another of its tasks was faster and wrote.
+/// `Changed`: the node owns the line, but another task of the node wrote first.
 #[test]
 fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
     in_every_world(|seed| {
@@ -127,7 +127,7 @@ fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
         drop(question);
         assert_eq!(stage.end(writer), 0);
         let (end, ticket) = stage.end(upgrade);
-        // Either of the two tasks may get the grant first.
+        // Either of the two tasks may use the grant first.
         let unchanged = end == Upgrade::Kept;
         assert!(unchanged || end == Upgrade::Changed);
         stage.drop_on(A, ticket);
@@ -138,7 +138,7 @@ fn an_upgrade_finds_that_its_own_node_has_changed_the_line() {
     });
 }
 
-/// `Changed`: another node's write took the line away, and the line has come back with exclusive
+/// `Changed`: another node's write took the line away. The line has come back with exclusive
 /// ownership.
 #[test]
 fn an_upgrade_of_a_line_that_was_away_is_not_kept() {
@@ -197,7 +197,7 @@ fn an_upgrade_that_is_overtaken_gives_way() {
     });
 }
 
-/// The opposite case: A's claim overtakes B's claim on the network, but B has the higher rank.
+/// The opposite case: A's claim overtakes B's claim in the network, but B has the higher rank.
 #[test]
 fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
     in_every_world(|seed| {
@@ -222,11 +222,11 @@ fn an_upgrade_that_comes_first_is_not_driven_off_by_a_faster_one() {
     });
 }
 
-/// Bug: only the counter of its frame distinguishes a copy from a later one. A line that is
-/// evicted, changed at another node and fetched again may come into another frame with the same
-/// counter. Then the upgrade treats the new bytes as those of the read: a lost update. Mechanism:
-/// another line takes the frame in the meantime, and B's other frames are equally new. Fix: the
-/// frame is part of the copy's identity.
+/// Bug: only the counter of a frame distinguishes a copy from a later copy. A line that is evicted,
+/// changed at another node and obtained again may come into another frame with the same counter.
+/// Then the upgrade takes the new bytes for those of the read: a lost update. Mechanism: another
+/// line takes the frame meanwhile, and B's other frames have the same counters. Fix: the frame is
+/// part of the copy's identity.
 #[test]
 fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     in_every_world(|seed| {
@@ -247,7 +247,7 @@ fn a_copy_in_another_frame_is_not_taken_for_the_one_that_was_read() {
     });
 }
 
-/// An upgrade that is dropped with its request in flight leaves the line to come to rest by itself.
+/// An upgrade is dropped while its request is in flight. The record of the line still ends.
 #[test]
 fn a_dropped_upgrade_leaves_nothing_behind() {
     in_every_world(|seed| {
@@ -267,7 +267,8 @@ fn a_dropped_upgrade_leaves_nothing_behind() {
     });
 }
 
-/// Adds one to the value read, only if the value is still the same: the purpose of an upgrade.
+/// Adds one to the value that was read, only if the value is still the same. Upgrades exist for
+/// this.
 async fn count_up(member: Member, line: GlobalAddr, busy: Rc<Cell<u64>>) -> u64 {
     const STEPS: u64 = 20;
     let memory = &member.memory;
@@ -295,7 +296,7 @@ async fn count_up(member: Member, line: GlobalAddr, busy: Rc<Cell<u64>>) -> u64 
 }
 
 /// Many upgrades against each other. Each `Kept` is one step of the counter, no step is lost, and
-/// all end.
+/// every upgrade ends.
 #[test]
 fn upgrades_that_are_kept_lose_no_update() {
     let busy = Rc::new(Cell::new(0));

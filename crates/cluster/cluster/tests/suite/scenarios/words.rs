@@ -1,4 +1,4 @@
-//! The latch word is true at every instant: a refused reader's bit stays, and additions in flight
+//! The latch word is true at every instant. A refused reader's bit stays, and additions in flight
 //! never collide.
 
 use latchwork_latch::{Answer, WordOp};
@@ -6,10 +6,10 @@ use latchwork_verbs_sim::Leg;
 
 use crate::scenarios::stage::*;
 
-/// Bug: a refused reader takes its bit back by a second addition. The addition takes effect after
-/// the reader was served, or carries into the neighbouring fields. Mechanism: reader B meets holder
-/// A, and A hands the line to C before B's request arrives. Fix: the bit stays as a registered wait
-/// (rule R2) across the hand-over, and becomes ownership when C admits the readers.
+/// Bug: a refused reader takes its bit back by a second addition. This addition takes effect after
+/// the reader was served, or carries into a neighbouring field. Mechanism: reader B finds holder A
+/// in the word, and A hands the line to C before B's request arrives. Fix: the bit stays as a
+/// registered wait (rule R2) during the hand-over, and becomes ownership when C admits the readers.
 #[test]
 fn a_refused_reader_waits_registered_through_a_hand_over() {
     in_every_world(|seed| {
@@ -36,11 +36,11 @@ fn a_refused_reader_waits_registered_through_a_hand_over() {
     });
 }
 
-/// Bug: the receiver of a hand-over acts on the word before the giver's addition takes effect. Then
-/// the exclusive field passes through zero or a third node's number. Mechanism: A's hand-over to B
-/// is held on its way to the word. Meanwhile B uses the line, C waits to read and D waits to write.
-/// Fix: B posts no word operation and does not hand the line over before A reports its addition
-/// complete (rule R4).
+/// Bug: the receiver of a hand-over changes the word before the giver's addition takes effect. Then
+/// the exclusive field passes through zero or through another node's number. Mechanism: A's
+/// hand-over to B is held on its way to the word. Meanwhile B uses the line, C waits to read and D
+/// waits to write. Fix: B posts no word operation and does not hand the line over before A reports
+/// *settled* (rule R4).
 #[test]
 fn the_receiver_of_a_hand_over_leaves_the_word_alone_until_the_giver_has_settled() {
     in_every_world(|seed| {

@@ -1,4 +1,4 @@
-//! Evicted lines whose frames are reused while a copy of their changes is written back.
+//! Evicted lines whose frames are reused while copies of their changes are written back.
 
 use latchwork_cache::Ownership;
 use latchwork_coherence::CoherentMemory;
@@ -9,7 +9,7 @@ use latchwork_verbs_sim::{Gate, Leg};
 use crate::common::small;
 use crate::scenarios::stage::*;
 
-/// Two nodes whose workers may copy `slots` evicted lines for each memory node.
+/// Two nodes whose workers have `slots` write-back slots for each memory node.
 fn stage_of(slots: usize, frames: usize, seed: u64) -> Stage {
     let mut config = small(2, 1, frames, seed);
     config.node.write_back_ring = slots;
@@ -29,13 +29,13 @@ fn evict_into(stage: &Stage, gate: &Gate, line: GlobalAddr) {
     stage.until("the release is held", || gate.held() == held + 1);
 }
 
-/// Writes into `line`, which gets the frame that was freed last.
+/// Writes into `line`, which gets the frame that became free last.
 fn write_into(stage: &Stage, frame: latchwork_cache::FrameId, line: GlobalAddr, value: u64) {
     stage.write(A, line, value);
     assert_eq!(stage.node(A).cache().find(line), Some(frame), "another frame than was freed last");
 }
 
-/// Lines on one memory node.
+/// Lines of one chunk, and so of one memory node.
 fn neighbours<const N: usize>(stage: &Stage) -> [GlobalAddr; N] {
     let lines = [(); N].map(|()| stage.line());
     assert!(lines.iter().all(|line| line.node() == lines[0].node()), "of one chunk");
@@ -111,9 +111,9 @@ fn the_frame_of_a_clean_line_is_free_at_once() {
 }
 
 /// Bug: a release that was cut off is posted again, with the later content of the frame or the
-/// slot. Mechanism: every cut, with another line in the frame and a third line that needs a slot.
-/// Fix: the slot stays with the operation until the operation is over, so the third line finds no
-/// slot.
+/// slot. Mechanism: the release is cut off at each possible point, another line takes the frame,
+/// and a third line needs a slot. Fix: the slot stays with the operation until the operation has
+/// ended, so the third line finds no slot.
 #[test]
 fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     in_every_world(|seed| {
@@ -130,7 +130,7 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
             assert!(late.cut_off(cut));
             drop(late);
             stage.until("A looks", || look.held() == 1);
-            // The operation is not over, so no other line gets its slot.
+            // The operation has not ended, so no other line can have its slot.
             let before = stage.cluster.counters();
             assert_eq!(copies(&stage), 1);
             stage.evict_now_beside(second);
@@ -142,7 +142,7 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
             assert!(all_are(&stage.memory(line), 1), "seed {seed}: cut {cut}");
             assert!(all_are(&stage.memory(second), 2), "seed {seed}: cut {cut}");
             assert_eq!((stage.read(B, line), stage.read(B, third)), (1, 3));
-            // The slot is free again: the next line is copied.
+            // The slot is free now, so the changes of the next line are copied.
             let before = stage.cluster.counters();
             stage.write(A, second, 5);
             stage.evict_now(A, second);
@@ -153,9 +153,9 @@ fn a_release_that_was_cut_off_is_written_back_again_from_its_copy() {
     });
 }
 
-/// Bug: a slot is reused as soon as its release was posted or has taken effect, and not only when
-/// the release is complete. Mechanism: one slot, and two lines with held releases. Fix: the second
-/// line is written back from its frame, and the frame waits.
+/// Bug: a slot is reused as soon as its release was posted or has taken effect, before the release
+/// is complete. Mechanism: one slot, and two lines whose releases are held. Fix: the second line is
+/// written back from its frame, and the frame stays reserved.
 #[test]
 fn without_a_slot_a_line_is_written_back_from_its_frame() {
     in_every_world(|seed| {
@@ -184,9 +184,9 @@ fn without_a_slot_a_line_is_written_back_from_its_frame() {
     });
 }
 
-/// Rule R1 for a line without a frame. An access wants the line while its release is in flight,
-/// gets another frame, waits for the release, and finds its own changes. The record queues a
-/// request that comes in the meantime, and answers it when the release is complete.
+/// Rule R1 for a line without a frame. While a release is in flight, an access wants the line
+/// again. The access gets another frame, waits for the release, and finds its own changes. A
+/// request that comes meanwhile is queued in the record, and answered when the release is complete.
 #[test]
 fn a_line_without_a_frame_waits_for_its_own_release_and_queues_requests() {
     in_every_world(|seed| {
@@ -215,7 +215,7 @@ fn a_line_without_a_frame_waits_for_its_own_release_and_queues_requests() {
     });
 }
 
-/// A worker keeps a copy as long as its operation is in flight, so it does not leave before.
+/// A worker does not leave while an operation that uses its copy is in flight.
 #[test]
 fn a_worker_leaves_when_its_copies_have_arrived() {
     in_every_world(|seed| {
@@ -232,7 +232,7 @@ fn a_worker_leaves_when_its_copies_have_arrived() {
     });
 }
 
-/// Copies of lines of a lost memory node are not kept.
+/// A write-back slot with changes for a lost memory node becomes free.
 #[test]
 fn the_copy_of_a_line_on_a_lost_memory_node_is_released() {
     in_every_world(|seed| {

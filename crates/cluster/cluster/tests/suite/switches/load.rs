@@ -16,10 +16,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const NODES: usize = 4;
 pub(crate) const LINES: usize = 256;
 const WRITES: usize = 2_000;
-/// The number of all writes.
+/// The number of writes of all workers together.
 pub(crate) const ALL: u64 = (NODES * 2 * WRITES) as u64;
 
-/// Chooses the next line of a worker from all lines and its previous line.
+/// Chooses the next line of a worker, by the worker's previous line.
 pub(crate) type Next = fn(&Member, &mut WorkloadRandom, usize) -> usize;
 
 /// The load of four nodes.
@@ -40,7 +40,7 @@ impl Default for Load {
     }
 }
 
-/// The time and the counters of writes of four nodes, when all lines fit into each cache.
+/// The time and the counters of the writes, when all lines fit into each cache.
 pub(crate) fn writes(
     protocol: Protocol,
     settings: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Settings of the protocol: each one has an effect, and these tests detect its absence.
+//! Settings of the protocol. Each setting has an effect, and these tests detect when it has none.
 
 mod forwarding;
 mod load;

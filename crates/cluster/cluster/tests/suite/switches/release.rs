@@ -1,4 +1,4 @@
-//! The release of lines: early if other nodes would take them anyway, at once under SEL, and
+//! When a node releases lines: early if another node would take them anyway, at once under SEL, and
 //! otherwise on request.
 
 use latchwork_cluster::{Member, Protocol};
@@ -6,12 +6,12 @@ use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{ALL, LINES, Load, NODES, accesses, anywhere, writes};
 
-/// Every other write is to the line of the previous write.
+/// On average every second write is to the line of the write before.
 fn often_again(member: &Member, random: &mut WorkloadRandom, last: usize) -> usize {
     if random.below(2) == 0 { last } else { anywhere(member, random, last) }
 }
 
-/// Each node has its own lines.
+/// Each node accesses only its own lines.
 fn at_home(member: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     let share = LINES / NODES;
     member.node * share + random.below(share as u64) as usize
@@ -34,8 +34,8 @@ fn what_is_used_again_at_once_is_still_there() {
     assert!(counters.cache_misses < ALL * 55 / 100, "half of the writes hit: {counters:?}");
 }
 
-/// Lines that are used again at once are part of the prediction, which is then right to keep them:
-/// lines stay although other nodes take them away later.
+/// Without `linger`, a local use at once counts as a right prediction to keep the line. So lines
+/// stay although other nodes take them later.
 #[test]
 fn without_lingering_a_use_at_once_is_a_right_prediction() {
     let (_, lingers) = writes(Protocol::Selcc, &[("release", "adaptive")], often_again);
@@ -48,7 +48,7 @@ fn without_lingering_a_use_at_once_is_a_right_prediction() {
 #[test]
 fn a_line_that_no_other_node_uses_stays() {
     let (_, counters) = writes(Protocol::Selcc, &[("release", "adaptive")], at_home);
-    // One miss for each line at each node, and the lines that one node made.
+    // The misses are one for each line at each node, and one for each line that a node made.
     assert!(counters.cache_misses <= 2 * LINES as u64, "{counters:?}");
     assert!(counters.early_releases <= LINES as u64, "{counters:?}");
 }
@@ -56,14 +56,14 @@ fn a_line_that_no_other_node_uses_stays() {
 #[test]
 fn under_sel_every_access_is_a_remote_one() {
     let (_, counters) = writes(Protocol::Sel, &[], often_again);
-    // Except for two workers of a node that meet at a line: they share the line that one of them
-    // obtained.
+    // The exception is two workers of a node that use the same line at once: one of them obtains it
+    // for both.
     assert!(counters.evictions > ALL * 98 / 100, "{counters:?}");
     assert!(counters.verbs_cas > ALL * 98 / 100, "{counters:?}");
     assert_eq!((counters.invalidations_sent, counters.early_releases), (0, 0));
 }
 
-/// The use of a shared copy depends on the next event: a read or a writer.
+/// Whether a shared copy is useful depends on the next event: a local read, or a writer.
 #[test]
 fn copies_are_released_early_where_writers_come_first_and_stay_where_readers_do() {
     let run = |reads, settings: &[(&str, &str)]| {
@@ -85,7 +85,7 @@ fn copies_are_released_early_where_writers_come_first_and_stay_where_readers_do(
     );
 }
 
-/// With takeover an additional copy costs the next writer no more than the first copy.
+/// With takeover a further copy costs the next writer nothing extra, so copies stay.
 #[test]
 fn with_takeover_copies_stay() {
     let run = |reads| {
@@ -97,7 +97,7 @@ fn with_takeover_copies_stay() {
     assert!(most.early_releases < ALL / 12, "as many as there are writes: {most:?}");
 }
 
-/// A request for a line that was released early makes no node wait.
+/// A request that finds no owner, because the line was released early, is tried again at once.
 #[test]
 fn a_released_line_is_tried_again_at_once() {
     let (_, lazy) = writes(Protocol::Selcc, &[], anywhere);

@@ -5,20 +5,21 @@ use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{LINES, Load, accesses};
 
-/// Three of four reads are of a quarter of the lines.
+/// A quarter of the reads are of any line, and three quarters are of the first quarter of the
+/// lines.
 fn popular(_: &Member, random: &mut WorkloadRandom, _: usize) -> usize {
     let below = if random.below(4) == 0 { LINES } else { LINES / 4 };
     random.below(below as u64) as usize
 }
 
-/// The misses of caches with room for half of the lines.
+/// The number of misses, with caches that have room for half of the lines.
 fn misses(settings: &[(&str, &str)]) -> u64 {
     let load = Load { frames: LINES / 2, reads: 100, ..Load::default() };
     accesses(load, Protocol::Selcc, settings, popular).1.cache_misses
 }
 
-/// Replacement epochs approximate the exact order. The more frames are sampled, the better the
-/// approximation.
+/// Replacement epochs approximate the exact order of use. A larger sample of frames makes the
+/// approximation better.
 #[test]
 fn what_was_used_last_stays() {
     let exact = misses(&[("replacement", "lru")]);

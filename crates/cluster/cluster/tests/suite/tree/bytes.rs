@@ -17,14 +17,14 @@ fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
 
-/// The bytes that are written back for each operation, if every line is released after the
+/// The bytes that each operation writes back on average. Every line is released after the
 /// operation.
 async fn each<F>(member: &Member, mut act: F) -> Result<f64, TreeError>
 where
     F: AsyncFnMut(u64) -> Result<(), TreeError>,
 {
     let written = || member.memory.node().counters().bytes_written_back;
-    // Releases the lines of the loading.
+    // Releases the lines that the loading left in the cache.
     give_back(member);
     member.handle.sleep(Duration::from_millis(1)).await;
     let before = written();

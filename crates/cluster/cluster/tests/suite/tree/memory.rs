@@ -1,4 +1,4 @@
-//! A pool with room for a few pages.
+//! A tree in a pool that has room for only a few pages.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn fill(member: Member) -> Result<Vec<u64>, TreeError> {
     let tree = shared_tree(&member, async |_| Ok(())).await?;
     let mut inserted = Vec::new();
     for k in 0.. {
-        // The keys are scattered, so that all leaves fill up.
+        // The keys are spread, so that all leaves fill up.
         let n = (k * 7919 % 1024) * 8 + member.index as u64;
         match tree.insert(&key(n), &[7; 100]).await {
             Ok(()) => inserted.push(n),
@@ -29,7 +29,7 @@ async fn fill(member: Member) -> Result<Vec<u64>, TreeError> {
         }
         pass_time(&member).await;
     }
-    // The inserted keys can still be used.
+    // The keys that were inserted can still be updated.
     for n in &inserted {
         tree.update(&key(*n), &[8; 100]).await?;
     }
@@ -101,14 +101,14 @@ fn nodes_without_work_hold_no_freed_lines_back() {
     async fn churn(member: Member) -> Result<(), MemoryError> {
         let memory = &member.memory;
         if member.index != 0 {
-            // Allocates a line at first, and does nothing later.
+            // Allocates one line at first, so that the node is active, and then does nothing.
             let line = memory.allocate().await?;
             memory.free(line).await?;
             member.handle.sleep(Duration::from_millis(600)).await;
             return Ok(());
         }
         member.handle.sleep(Duration::from_millis(50)).await;
-        // Many more lines than the pool has.
+        // This allocates many more lines in total than the pool has.
         for _ in 0..40 {
             let mut lines = Vec::new();
             for _ in 0..50 {

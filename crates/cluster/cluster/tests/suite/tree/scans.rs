@@ -13,14 +13,14 @@ use crate::tree::shared::{key, number, pass_time, shared_tree};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Keys that are in the tree all the time. All other keys are inserted and removed.
+/// The number of keys that are in the tree all the time. All other keys come and go.
 const STABLE: u64 = 20;
 const STABLE_EVERY: u64 = 16;
 const KEYS: u64 = STABLE * STABLE_EVERY;
 
-/// The first worker of each node scans until it has scanned `scans` times in each direction. The
-/// other workers change the keys between the stable keys in the meantime. Returns the number of
-/// unstable keys that the scans saw.
+/// The first worker of each node scans `scans` times in each direction. Meanwhile the other workers
+/// insert and remove keys between the stable keys. Returns the number of unstable keys that the
+/// scans saw.
 async fn scan_while_others_write(member: Member, scans: u64) -> Result<u64, TreeError> {
     let tree = shared_tree(&member, async |tree| {
         for k in 0..STABLE {

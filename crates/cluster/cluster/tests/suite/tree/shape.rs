@@ -22,7 +22,7 @@ pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
 /// The kind of a simulated network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Network {
-    /// A network with short, even times.
+    /// A network with short and nearly equal times.
     Calm,
     /// A network in which every message may overtake others.
     Rough,
@@ -43,7 +43,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// A shape from the seed: each one is small and different.
+    /// A small shape that the seed chooses.
     pub(crate) fn drawn(seed: u64, protocol: Protocol) -> Shape {
         let mut random = latchwork_workload::random::WorkloadRandom::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least + 1);

@@ -12,8 +12,8 @@ use crate::tree::shape::FAN_OUT_3;
 const TREE: ObjectKind = ObjectKind(7);
 const WAIT: Duration = Duration::from_secs(20);
 
-/// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
-/// share long prefixes with their neighbours.
+/// The bytes of key number `n`. The keys are in the order of their numbers. A key has 4 to 40
+/// bytes, and shares a long prefix with its neighbours.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -55,7 +55,7 @@ pub(crate) async fn shared_tree_of(
     Tree::open(member.memory.clone(), root, config).await
 }
 
-/// Lets time pass, so that all other tasks have a turn. Virtual time advances only on request. A
+/// Lets time pass, so that all other tasks have a turn. Virtual time advances only on request: a
 /// worker that never yields would do all its work at one instant.
 pub(crate) async fn pass_time(member: &Member) {
     member.handle.charge(Duration::from_nanos(50 + member.handle.random_below(400)));

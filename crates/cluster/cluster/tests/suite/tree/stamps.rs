@@ -1,6 +1,6 @@
-//! Timestamp ordering with only the leaf stamps. A reader at a time sees all keys that were added
-//! before that time and not deleted until then. This includes keys that were added, deleted and
-//! removed during the read.
+//! Timestamp ordering with only the leaf stamps. A reader at a time sees each key that was added
+//! before that time and not deleted before that time. That also holds for a key whose addition,
+//! deletion and removal happen during the read.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -18,18 +18,18 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const CONFIG: TreeConfig = TreeConfig { stamped: true, ..FAN_OUT_3 };
 
-/// The number of keys in use at a time. The keys in use move on, so that there are always leaves
-/// that were never split.
+/// The number of keys in use at a time. The range of these keys moves on, so that some leaves were
+/// never split.
 const KEYS: u64 = 24;
-/// The time between the first uses of one key and of the next.
+/// The time between the first uses of two neighbouring keys.
 const PACE: u64 = 3;
 
-/// The key with this index among the keys in use at a time.
+/// The key with this index, among the keys in use at this time.
 fn in_use(at: u64, which: u64) -> u64 {
     at / PACE + which
 }
 
-/// Only even numbers: with leaf stamps the longest of the other keys do not fit.
+/// Only even numbers, because with leaf stamps the longest odd keys do not fit.
 fn even_key(n: u64) -> Vec<u8> {
     key(2 * n)
 }
@@ -61,10 +61,10 @@ type Read = (u64, (u64, u64), Vec<u64>);
 #[derive(Default)]
 struct Board {
     clock: AtomicU64,
-    /// For each key the times of all its lives.
+    /// For each key its lives: the time of each addition, with the time of the deletion.
     lives: Mutex<BTreeMap<u64, BTreeMap<u64, u64>>>,
     reads: Mutex<Vec<Read>>,
-    /// Readers and writers that came too late or met a change.
+    /// The number of readers and writers that came too late or met a change.
     refused: AtomicU64,
 }
 
@@ -80,11 +80,11 @@ impl Board {
     fn lived(&self, n: u64, added: u64, deleted: u64) {
         let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
         let life = lives.entry(n).or_default().entry(added).or_default();
-        // The deleting worker may be faster than the adding one.
+        // The worker that deletes may report before the worker that added.
         *life = deleted.max(*life);
     }
 
-    /// Compares all reads with all lives.
+    /// Compares what all reads saw with the lives of the keys.
     fn check(&self, what: &str) {
         let lives = self.lives.lock().expect("all are done");
         let reads = self.reads.lock().expect("all are done");

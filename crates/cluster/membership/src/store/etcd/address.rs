@@ -10,7 +10,7 @@ pub(super) struct Address {
     /// The hosts and ports in their written order.
     pub(super) hosts: Vec<(String, u16)>,
     pub(super) cluster: String,
-    /// The authority's certificate, if the system does not trust the authority.
+    /// The certificate of the authority, if the system does not trust the authority.
     pub(super) ca: Option<PathBuf>,
     /// This program's own certificate and key.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
@@ -63,13 +63,13 @@ impl Address {
         Ok(())
     }
 
-    /// The form that the library needs.
+    /// The URLs that the library needs.
     pub(super) fn urls(&self) -> Vec<String> {
         let scheme = if self.tls { "https" } else { "http" };
         self.hosts.iter().map(|(host, port)| format!("{scheme}://{host}:{port}")).collect()
     }
 
-    /// The form for messages.
+    /// The hosts for messages, without user and password.
     pub(super) fn describe(&self) -> String {
         let hosts: Vec<_> =
             self.hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
@@ -78,7 +78,7 @@ impl Address {
 }
 
 fn host(text: &str) -> Result<(String, u16), String> {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address stand inside brackets.
     let port = text.rfind(':').filter(|at| !text[*at..].contains(']'));
     let (host, port) = match port {
         None => (text, 2379),

@@ -23,22 +23,22 @@ use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store, StoreEnt
 use address::Address;
 use watcher::Watcher;
 
-/// The longest answer: the values of a whole cluster.
+/// The longest answer of etcd, in bytes. The values of a whole cluster fit into it.
 const ANSWER_MAX: usize = 128 << 20;
-/// The interval of pings. A connection that is silent for twice this time has failed.
+/// The interval of pings. A connection has failed when it is silent for twice this time.
 const PING: Duration = Duration::from_secs(2);
-/// The extra time of a call beyond its limit, for a process that gets no CPU time.
+/// The time that a call may exceed its limit, for a process that gets no CPU time.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A store in etcd (version 3.4 or later), over its client port.
 ///
-/// One thread of the process serves the connection. Leases in etcd count in whole seconds, at least
-/// two. So the deaths of nodes are noticed later by as much.
+/// One thread of the process serves the connection. etcd rounds a lease up to whole seconds, at
+/// least two. So other nodes may see a death later than the requested length.
 pub struct EtcdStore {
     name: String,
     client: Client,
     runtime: Handle,
-    /// Dropping it ends the thread.
+    /// Dropping the sender ends the thread.
     _stop: oneshot::Sender<()>,
     leases: Mutex<BTreeMap<LeaseId, Duration>>,
     watchers: Mutex<BTreeMap<String, Arc<Watcher>>>,
@@ -67,7 +67,7 @@ impl EtcdStore {
                 greet(&name, &address, limit / 2).await?;
                 let wrong = |error| explain(&name, error);
                 let client = Client::connect(address.urls(), Some(options)).await.map_err(wrong)?;
-                // The first answer tests the connection, because connections are made on demand.
+                // The first answer tests the connection, because the library connects on demand.
                 client.kv_client().get("/latchwork/", None).await.map_err(wrong)?;
                 Ok(client)
             }
@@ -120,7 +120,8 @@ impl Store for EtcdStore {
         let ttl = self.leases().get(&lease).copied().ok_or(MembershipError::LeaseEnded)?;
         let mut client = self.client.lease_client();
         let id = number(lease.0);
-        // Opens a stream for one renewal. When this returns, the renewal has succeeded.
+        // The library opens a stream for one renewal. When the call returns, the renewal has
+        // succeeded.
         self.call(limit, async move { client.keep_alive(id).await.map(drop) })?;
         Ok(ttl)
     }
@@ -200,7 +201,7 @@ impl Store for EtcdStore {
     }
 }
 
-/// Starts the thread that talks to etcd. The thread ends when the sender is dropped.
+/// Starts the thread that talks to etcd. The thread ends when the returned sender is dropped.
 fn start() -> Result<(Handle, oneshot::Sender<()>), MembershipError> {
     let failed = |error: std::io::Error| MembershipError::Thread { why: error.to_string() };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -211,7 +212,7 @@ fn start() -> Result<(Handle, oneshot::Sender<()>), MembershipError> {
     Ok((handle, stop))
 }
 
-/// Runs a future on the thread, and waits for it.
+/// Runs a future on the thread that talks to etcd, and waits for the result.
 fn call<T: Send + 'static>(
     runtime: &Handle,
     name: &str,
@@ -220,7 +221,7 @@ fn call<T: Send + 'static>(
 ) -> Result<T, MembershipError> {
     let (send, receive) = sync_channel(1);
     runtime.spawn(async move {
-        // The waiter may have given up.
+        // The caller may have stopped waiting.
         let _ = send.send(tokio::time::timeout(limit, future).await);
     });
     let unreachable = |why| Err(MembershipError::Unreachable { store: name.to_owned(), why });
@@ -233,8 +234,8 @@ fn call<T: Send + 'static>(
     }
 }
 
-/// Checks that a server listens at one of the addresses. Without the check the library retries
-/// without end and reports nothing.
+/// Checks that a server listens at one of the addresses. Without this check the library would retry
+/// without end and report nothing.
 async fn greet(name: &str, address: &Address, limit: Duration) -> Result<(), MembershipError> {
     let mut why = Vec::new();
     for (host, port) in &address.hosts {

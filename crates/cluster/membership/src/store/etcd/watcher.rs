@@ -1,4 +1,4 @@
-//! [`Watcher`]: watches all changes under a prefix, for all waiters of one store.
+//! [`Watcher`]: watches all changes under a prefix, on behalf of all waiters of one store.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 
 use crate::time::Deadline;
 
-/// How long the watcher waits after a failure.
+/// The time that the watcher waits after the end of a stream, before it opens the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The known changes under a prefix.
+/// The changes under a prefix, as far as the watcher has received them.
 pub(super) struct Watcher {
     heard: Mutex<Heard>,
     news: Condvar,
@@ -21,7 +21,7 @@ pub(super) struct Watcher {
 struct Heard {
     /// The revision of the latest change that was received, or 0.
     revision: u64,
-    /// Why no changes can be received.
+    /// The reason why no changes arrive at present.
     trouble: Option<String>,
 }
 
@@ -39,8 +39,8 @@ impl Watcher {
         watcher
     }
 
-    /// Waits until a change after a revision, or for `limit`. Returns whether there was one, or why
-    /// that is unknown.
+    /// Waits until a change after revision `after`, or for `limit`. Returns whether there was a
+    /// change. The error is the reason why the watcher does not know.
     pub(super) fn wait(&self, after: u64, limit: Duration) -> Result<bool, String> {
         let deadline = Deadline::after(limit);
         let mut heard = self.heard();
@@ -88,7 +88,7 @@ async fn watch(watcher: Weak<Watcher>, mut client: WatchClient, prefix: String, 
     }
 }
 
-/// Receives changes until the stream ends. `next` is the first revision that was not received.
+/// Receives changes until the stream ends. `next` is the first revision that has not arrived yet.
 async fn listen(
     watcher: &Weak<Watcher>,
     client: &mut WatchClient,
@@ -101,7 +101,8 @@ async fn listen(
     while let Some(message) = stream.message().await? {
         let Some(watcher) = watcher.upgrade() else { return Ok(()) };
         if message.compact_revision() > 0 {
-            // etcd has compacted the changes in between. Each waiter reads the store itself.
+            // etcd has compacted (deleted) the changes in between. Each waiter reads the store
+            // after this wake.
             let revision = message.compact_revision().unsigned_abs();
             *next = revision;
             watcher.hear(revision);

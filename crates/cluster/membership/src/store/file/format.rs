@@ -1,5 +1,5 @@
 //! The state file: text with one line for each lease and each key. The first line has the format,
-//! and the checksum of the other lines. `leases` has the highest number of a lease so far.
+//! and the checksum of the other lines. The line `leases` has the highest number of a lease so far.
 //!
 //! ```text
 //! latchwork-cluster 1 17 81234567890123 331 1c291ca3     format, revision, end of the next lease (0: none),
@@ -18,7 +18,7 @@ use crate::time::nanos;
 
 const MAGIC: &str = "latchwork-cluster";
 const VERSION: u32 = 1;
-/// The greatest length of a first line.
+/// The greatest length of a first line, in bytes.
 pub(super) const HEADER_MAX: usize = 128;
 
 /// The first line.
@@ -33,7 +33,7 @@ pub(super) struct Header {
 /// The state of a cluster in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Image {
-    /// The boot that the times belong to.
+    /// The kernel's boot id. The ends of leases count from that boot.
     pub(super) boot: String,
     pub(super) state: State,
 }

@@ -1,4 +1,4 @@
-//! [`Lock`]: exclusive access to a directory for one process, and for one thread of it.
+//! [`Lock`]: exclusive access to a store's directory, for one thread of one process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use crate::error::MembershipError;
 use crate::time::Deadline;
 
-/// The exclusive lock of a store's directory, until it is dropped or its process ends.
+/// The exclusive lock of a store's directory, held until the value is dropped or its process ends.
 pub(super) struct Lock {
-    // The file is opened for this lock alone, so the lock excludes other threads too.
+    // Each lock opens the file anew. So `flock` excludes other threads of the process too.
     file: File,
 }
 
@@ -45,8 +45,8 @@ impl Lock {
             pause = (2 * pause).min(Duration::from_millis(2));
         }
         let mut lock = Lock { file };
-        // The number is only for the error of a process that waits in vain. So a failed write is
-        // harmless.
+        // The process id is only for the error of a process that waits in vain. So a failed write
+        // is harmless.
         let _ = lock.file.write_all(format!("{:<10}\n", std::process::id()).as_bytes());
         Ok(lock)
     }

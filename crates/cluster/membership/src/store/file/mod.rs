@@ -19,31 +19,33 @@ use crate::time::{Deadline, since_boot};
 use format::{HEADER_MAX, Header, Image};
 use lock::{Lock, sleep};
 
-/// How often a waiter checks whether the state file was replaced. A check is one system call.
+/// The interval at which a waiter checks whether the state file was replaced. A check is one system
+/// call.
 const LOOK: Duration = Duration::from_millis(5);
-/// The waiter reads the first line after this many checks, in case the file system does not report
-/// the replacement.
+/// The waiter also reads the first line once in this many checks, in case the file system does not
+/// report the replacement.
 const LOOKS: u32 = 10;
 const _: () = assert!(LOOKS > 0 && LOOK.as_millis() > 0, "a waiting process spins");
 
 /// A store in a directory, for processes of one machine.
 ///
-/// A transaction takes the directory's lock, reads the state file and replaces a changed file by a
-/// new one. Leases end by the machine's clock since its boot. The next process that reads the store
-/// deletes the keys of ended leases. There is no server. When a process ends suddenly, the system
-/// frees the lock, and the node's lease ends in time.
+/// A transaction takes the directory's lock and reads the state file. If the transaction changes
+/// the state, it replaces the file by a new one. Leases end by the machine's clock since its boot.
+/// The next process that reads the store deletes the keys of ended leases. There is no server. When
+/// a process crashes, the kernel frees the lock, and the node's lease ends in time.
 ///
-/// The file is not synced to the disk. When the machine goes down, all nodes of the cluster end
-/// too. A later process may find an older state, a damaged file or no file. In an older state it
-/// ends all leases. It refuses a damaged file, and begins an empty state without a file.
+/// The file is not synced to the disk. When the machine goes down, all nodes of the cluster go down
+/// too. After the next start, the file may be older, damaged or missing. If the file is older, the
+/// first process ends all leases. If the file is damaged, calls fail. If the file is missing,
+/// [`FileStore::open`] makes an empty one.
 pub struct FileStore {
     directory: PathBuf,
     boot: String,
 }
 
 impl FileStore {
-    /// Opens the store in `directory`. The call makes the directory if it does not exist. Its
-    /// parent must exist.
+    /// Opens the store in `directory`. The call makes the directory if it does not exist. The
+    /// directory's parent must exist. The call waits for the directory's lock for at most `limit`.
     ///
     /// # Errors
     /// [`MembershipError::Directory`], [`MembershipError::Damaged`], [`MembershipError::Locked`].
@@ -108,8 +110,8 @@ impl FileStore {
         MembershipError::Damaged { path: self.state_path(), why }
     }
 
-    /// The present state. It is complete with or without the lock, because the file is only ever
-    /// replaced.
+    /// The present state. It is complete even without the lock, because every change replaces the
+    /// whole file by a rename.
     fn read(&self) -> Result<Image, MembershipError> {
         let bytes = fs::read(self.state_path()).map_err(|error| self.failed(&error))?;
         Image::decode(&bytes).map_err(|why| self.damaged(why))
@@ -136,8 +138,8 @@ impl FileStore {
         )
     }
 
-    /// Changes the state under the lock. `change` gets a time that is read after the lock was
-    /// taken.
+    /// Changes the state under the lock. `change` gets the time since the boot, read after the lock
+    /// was taken.
     fn change<R>(
         &self,
         limit: Duration,
@@ -150,8 +152,8 @@ impl FileStore {
         if new.boot == self.boot {
             new.state.expire(now);
         } else {
-            // The machine has booted since. Its clock began anew, and no process that held a lease
-            // exists any more.
+            // The machine has booted since the file was written. The clock began anew, and no
+            // process that held a lease exists any more.
             new.boot.clone_from(&self.boot);
             new.state.expire_all();
         }
@@ -227,8 +229,9 @@ impl Store for FileStore {
             }
             let Some(left) = deadline.left() else { return Ok(false) };
             if header.next_end.is_some_and(|end| end <= since_boot()) {
-                // This process ends the lease. Usually the caller has read the store before this
-                // call, and that read has replaced a state from before the boot.
+                // This process ends the lease. A state from before the boot is rare here: usually
+                // the caller has read the store before this call, and that read has replaced such a
+                // state.
                 match self.change(left, |state, _| state.revision) {
                     Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),
@@ -238,8 +241,8 @@ impl Store for FileStore {
             }
             sleep(LOOK.min(left));
             looks += 1;
-            // A replaced file has no name any more. While the file is open, its inode is not reused
-            // for another file.
+            // A replaced file has no name any more. This process keeps the file open, so no other
+            // file can get its inode.
             let replaced = file.metadata().map_or(true, |metadata| metadata.nlink() == 0);
             if replaced || looks % LOOKS == 0 {
                 (file, header) = self.header()?;

@@ -17,13 +17,13 @@ pub(crate) enum Fault {
     None,
     /// Calls fail at once, without effect.
     Cut,
-    /// Renewals of a lease take effect, and their answers come when their time is over.
+    /// A renewal takes effect, and its answer arrives at the end of the call's time limit.
     LateAnswers,
-    /// A renewal takes effect, and its answer comes much later. Then the connection is cut.
+    /// A renewal takes effect, and its answer arrives much later. After it the connection is cut.
     SlowAnswer,
     /// The next transaction takes effect. After that, the connection is cut.
     CutAfterCommit,
-    /// A transaction takes effect, and its answer is lost, once.
+    /// One transaction takes effect, and its answer is lost. Later calls are normal.
     LostAnswer,
 }
 
@@ -83,7 +83,7 @@ impl Store for Faulty {
             return Err(self.lost());
         }
         if self.has(Fault::SlowAnswer) {
-            // Two fifths of the lease, so that the answer still comes in time.
+            // A pause of two fifths of the lease, so that the answer still arrives in time.
             sleep(2 * limit);
             self.set(Fault::Cut);
         }

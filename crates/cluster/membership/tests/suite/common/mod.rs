@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Etcd,
 }
 
-/// A store, with the resources that must stay until its end.
+/// A store, with the directory or the server that it needs.
 pub(crate) struct Place {
     pub(crate) kind: Kind,
     pub(crate) store: Arc<dyn Store>,
@@ -72,14 +72,14 @@ impl Place {
         }
     }
 
-    /// Empty stores of every kind that this machine has.
+    /// Empty stores of every kind that this machine supports.
     pub(crate) fn all() -> impl Iterator<Item = Place> {
         [|| Some(Place::memory()), || Some(Place::file()), Place::etcd]
             .into_iter()
             .filter_map(|place: fn() -> Option<Place>| place())
     }
 
-    /// Another handle to the store, as another process has it.
+    /// Another handle to the same store. Another process would have such a handle.
     pub(crate) fn another(&self) -> Arc<dyn Store> {
         match self.kind {
             Kind::Memory => Arc::clone(&self.store),
@@ -92,8 +92,8 @@ impl Place {
     }
 }
 
-/// A lease whose end a test waits for. A machine that stops for some seconds does not end the lease
-/// early.
+/// The length of a lease whose end a test waits for. It is long enough that a machine that stops
+/// for some seconds does not end the lease early.
 pub(crate) const FIRM: Duration = Duration::from_secs(5);
 
 /// Runs a test with an empty store of each kind, all at once, because the test mostly waits.
@@ -105,7 +105,7 @@ pub(crate) fn in_each_place(does: impl Fn(Place) + Sync) {
     });
 }
 
-/// A compute node with a lease that ends in no test by accident.
+/// A compute node with a lease so long that it ends in no test by accident.
 pub(crate) fn compute() -> Joining {
     Joining { ttl: 2 * LONG, limit: LONG, ..Joining::new(Role::Compute) }
 }
@@ -115,7 +115,7 @@ pub(crate) fn compute_as(id: u16) -> Joining {
     Joining { id: Some(id), ..compute() }
 }
 
-/// A compute node with this lease.
+/// A compute node with a lease of this length.
 pub(crate) fn compute_for(ttl: Duration) -> Joining {
     Joining { ttl, ..compute() }
 }
@@ -126,9 +126,9 @@ pub(crate) fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// Checks that a change is noticed when it happens, and not at the next periodic check. A quarter
-/// of the changes must be noticed promptly. On a busy machine any notice may be late, but with
-/// periodic checks almost none is prompt.
+/// Checks that a waiter notices a change when it happens, and not at its next periodic check. At
+/// least a quarter of the changes must be noticed promptly. A busy machine may delay any notice,
+/// but periodic checks alone would make almost no notice prompt.
 pub(crate) fn see_that_they_are_prompt(kind: Kind, mut times: Vec<Duration>) {
     times.sort();
     let (quarter, most) = (times[times.len() / 4], times[times.len() - 1]);

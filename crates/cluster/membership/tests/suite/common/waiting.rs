@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Waits until a condition holds, but not forever.
+/// Waits until a condition holds, for at most [`LONG`].
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = now();
     while !condition() {
@@ -23,5 +23,5 @@ pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Longer than any step takes on a very busy machine.
+/// A limit for one step of a test. No step takes this long, even on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -19,7 +19,7 @@ use latchwork_wal::{Device, Log, LogDirectory};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// What the nodes share.
+/// The state that the nodes share.
 pub(crate) struct Nodes {
     pub(crate) sites: Vec<Arc<Site>>,
     directory: Arc<LogDirectory>,

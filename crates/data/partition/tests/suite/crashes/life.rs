@@ -52,7 +52,7 @@ pub(crate) struct Tally {
     pub(crate) removed: usize,
 }
 
-/// What the workers of one life share.
+/// The state that the workers of one life share.
 struct Shared {
     life: Life,
     directory: Arc<LogDirectory>,
@@ -155,7 +155,7 @@ impl Shared {
         };
         let id = NodeId(member.node as u8);
         let log = Log::simulated(&self.directory, id, settings, &handle, Device::default());
-        // Behind the crash the device never answers, so no task should wait for it for long.
+        // After the crash the device never answers, so no task should wait for it for long.
         let log_deadline = Duration::from_millis(20);
         // Local transactions release early, and parts wait for what they depend on.
         let early_release = (self.life.seed / 10).is_multiple_of(2);
@@ -200,7 +200,8 @@ impl Shared {
         if member.node == 0 {
             self.end(node.database()).await;
         }
-        // What is in progress ends either way: parts of other nodes' transactions are in it.
+        // This node stays until its transactions have ended, because they have parts on other
+        // nodes.
         while self.at_work.get() > 0 {
             handle.sleep(Duration::from_micros(50)).await;
         }
@@ -229,7 +230,7 @@ impl Shared {
         let handle = database.memory().handle();
         let off = handle.now() + Duration::from_micros(200 + handle.random_below(4000));
         if handle.random_below(4) == 0 {
-            // Full for a while: commits fail, and succeed again when there is room.
+            // The device is full for a while: commits fail, and succeed again when there is room.
             self.was_full.set(true);
             self.device.set_capacity(handle.random_below(30_000));
             handle.sleep(Duration::from_micros(handle.random_below(1000))).await;
@@ -238,7 +239,7 @@ impl Shared {
             handle.sleep(Duration::from_micros(handle.random_below(2000))).await;
             let nodes = self.nodes.borrow().clone();
             let writing = database.checkpoint(&nodes, &self.directory, off + LIMIT);
-            // The end of the power may cut this short.
+            // The power may go off during the checkpoint.
             let written = handle.timeout(off, writing).await;
             if let Ok(written) = written {
                 let written = written.expect("the device is in order");
@@ -267,15 +268,15 @@ impl Shared {
         let long = handle.random_below(60) as usize;
         for attempt in 1.. {
             let ended = self.write(node, tables, &keys, tag, long).await;
-            // What comes behind the crash is not reported to the check.
+            // An outcome after the crash is not reported to the check.
             if self.left.borrow().is_some() {
                 return;
             }
             match ended {
                 Ok(cts) => return self.judge.borrow_mut().acknowledge(tag, cts),
                 Err(TxnError::Conflict(_)) => handle.sleep(node.database().pause(attempt)).await,
-                // Another transaction has come in between, or this one has read states that never
-                // held together.
+                // Another transaction has come in between, or the reads of this transaction are
+                // inconsistent together.
                 Err(TxnError::Exists | TxnError::NotFound) => {}
                 // Another node commits it alone, and has not reported the outcome in time.
                 Err(TxnError::NoAnswer { .. }) => return,

@@ -1,6 +1,6 @@
 //! Databases over partitions that crash again and again, and recover from the logs and checkpoints
-//! that a torn device leaves. What was acknowledged is there on all nodes. What was not
-//! acknowledged is there on all of them or on none, and stays so.
+//! that a torn device leaves. An acknowledged transaction is there on all nodes. Any other
+//! transaction is there on all nodes or on none, and later restarts do not change that.
 
 // The conditions are those of transactions on shared memory.
 #[path = "../../../../txn/tests/suite/crashes/judge.rs"]

@@ -1,4 +1,4 @@
-//! A cluster of nodes with a part of the rows each, and the conditions that must hold at its end.
+//! A cluster of nodes with a part of the rows each, and the checks at its end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

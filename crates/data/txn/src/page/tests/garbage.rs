@@ -1,4 +1,4 @@
-//! Corrupt pages: whatever the bytes are, no read panics and no loop hangs.
+//! Corrupt pages: no bytes make a read or a change panic or hang.
 
 use super::*;
 

@@ -262,7 +262,7 @@ fn an_update_in_place_writes_the_tuple_alone_and_one_of_a_part_less() {
     let at = usize::from(open(&image).header.heap);
     let next = Row { value: vec![3; 100], ..row };
     let all = open(&image).set(slot, new(&next)).expect("in place");
-    // Up to the end of its last word.
+    // The change covers the tuple up to the end of its last word.
     assert_eq!(all.range(), at..at + (TUPLE + 104).next_multiple_of(8));
     let part = open(&image).set_part(slot, Timestamp(2), 3, &[5; 8]).expect("inside");
     assert_eq!(part.range(), at..at + TUPLE + 4 + 3 + 8);

@@ -33,7 +33,7 @@ proptest! {
             }
         }
         if let Ok(decoded) = Schema::decode(&bytes) {
-            // Accepted bytes have one encoding, and the schema works.
+            // Accepted bytes are the only encoding of their schema, and the schema works.
             prop_assert_eq!(decoded.encode(), &bytes[..]);
             prop_assert_eq!(decoded == schema, bytes == whole);
             prop_assert!(decoded.row(&[]).is_ok() == (decoded.row_len_min() == 0));

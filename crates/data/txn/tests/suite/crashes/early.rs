@@ -31,7 +31,7 @@ fn stages() -> impl Iterator<Item = Stage> {
 /// The content of a row; `None`: the row does not exist.
 type Row = Option<u8>;
 
-/// The row as a transaction sees it whose result no caller gets.
+/// The row as a transaction sees it. No caller gets the result of this transaction.
 async fn peek(database: &Database<Worker>, table: &Table<Worker>, key: u8) -> Option<Row> {
     let mut tx = database.begin().await.expect("memory is in order");
     let mut row = Vec::new();
@@ -215,7 +215,7 @@ fn a_row_that_was_reported_to_exist_does() {
     }
 }
 
-/// A node that has read what another node has written writes something itself, in its own log.
+/// A node reads a row that another node has written, and then commits a write in its own log.
 #[test]
 fn a_commit_that_another_node_has_built_on_is_durable() {
     for (stage, row) in stages().flat_map(|s| [(s.clone(), Some(77)), (s, None)]) {
@@ -223,8 +223,8 @@ fn a_commit_that_another_node_has_built_on_is_durable() {
             let (database, table) = part.open().await;
             if part.node == 0 {
                 put(&database, &table, 2, 1).await;
-                // Other transactions of this node continue with the row, so its node lock is
-                // held for longer than a sync.
+                // Other transactions of this node change the row again, so its node lock lasts
+                // longer than a sync.
                 let first = part.commit(&database, &table, Some(2)).await;
                 let last = part.commit(&database, &table, row).await;
                 part.next();
@@ -324,7 +324,8 @@ fn an_entry_that_a_crash_brings_back_does_not_go() {
             put(&database, &table, 2, 1).await;
             for amount in [2, 1] {
                 let moved = part.commit(&database, &table, Some(amount)).await;
-                // A transaction that reads the row keeps the old entry from being purged.
+                // A transaction that has locked the row to read prevents the purge of the old
+                // entry.
                 let mut reader = database.begin().await.expect("memory is in order");
                 reader.get(&table, &[2], &mut Vec::new()).await.expect("nobody is in the way");
                 moved.await.expect("no panic").expect("nobody was in the way");

@@ -1,4 +1,5 @@
-//! The parameters of a life, drawn from its seed.
+//! The parameters of a life, drawn from its seed. A life is the time from a restart to the next
+//! crash.
 
 use std::time::Duration;
 

@@ -36,7 +36,8 @@ pub(crate) struct Judge {
     pub(crate) removed: usize,
 }
 
-/// For each existing key, the tag of its writer and the writer's commit timestamp.
+/// For each existing key, the tag of the transaction that wrote it and the commit timestamp of that
+/// transaction.
 pub(crate) type Rows = BTreeMap<u32, (u64, u64)>;
 
 impl Judge {

@@ -272,8 +272,8 @@ impl Life {
         *self.left.borrow_mut() = Some(self.device.crash(self.habits.seed));
     }
 
-    /// Writes checkpoints at random times until `until`, which may come in the middle of one, or
-    /// while `wanted`.
+    /// Writes checkpoints at random times until `until`, or while `wanted` is true. The time may
+    /// end in the middle of a checkpoint.
     async fn checkpoints<M: LineLocks>(
         &self,
         database: &Database<M>,

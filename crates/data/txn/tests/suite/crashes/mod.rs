@@ -1,6 +1,6 @@
 //! A database whose memory is lost again and again, with the logs and checkpoints that a torn
-//! device leaves. Acknowledged commits are there. Each other commit is there as a whole or not at
-//! all, and stays so.
+//! device leaves. After each restart, acknowledged commits are there. Each other commit is there as
+//! a whole or not at all, and later restarts do not change that.
 
 mod early;
 mod habits;

@@ -28,8 +28,8 @@ fn find(stage: &Stage, left: &Torn, key: u8, amount: u8) {
     });
 }
 
-/// A node with a clock far behind adds a row that another node has deleted and purged. Replay must
-/// find the new row younger.
+/// A node with a clock far behind adds a row that another node has deleted and purged. In replay
+/// the new row must have the later timestamp.
 #[test]
 fn what_a_node_that_is_behind_adds_is_younger_than_what_was_deleted() {
     for (scheme, blind) in CLOCKS.into_iter().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
@@ -112,8 +112,7 @@ fn a_checkpoint_waits_for_those_that_have_begun() {
             part.next();
             part.wait(2).await;
             let_time_pass!(database, table);
-            // The first checkpoint gives up. The second waits for the transaction for which the
-            // first one waited.
+            // The first checkpoint ends with `Busy`. The second one waits for the same transaction.
             let busy = part.checkpoint_within(&database, Duration::from_micros(300)).await;
             assert!(matches!(busy, Err(TxnError::Busy { transactions: 1 })), "{busy:?}");
             part.next();
@@ -182,7 +181,7 @@ fn a_block_of_timestamps_does_not_outlive_a_checkpoint() {
 }
 
 /// An asynchronous log loses the definition of a table, and the log of another node has rows of
-/// that table. The next table must not get them.
+/// that table. The next new table must not get those rows.
 #[test]
 fn a_new_table_does_not_get_the_rows_of_one_that_was_lost() {
     let long = Duration::from_secs(20);
@@ -230,7 +229,8 @@ fn there_is_no_checkpoint_over_an_unknown_outcome() {
             assert_eq!(database.node().health().left_locked, 1);
             let error = part.checkpoint(&database).await.expect_err("it would lose it");
             assert!(matches!(error, TxnError::LeftLocked { transactions: 1, .. }), "{error}");
-            // The error of the log itself, not an error that followed from it.
+            // The reported cause is the first error of the log, not a later error that follows from
+            // the first.
             let told = error.to_string();
             assert!(told.contains("restart") && told.contains("syncing failed"), "{told}");
             part.next();

@@ -33,7 +33,8 @@ pub(crate) struct Stage {
     pub(crate) logs: [latchwork_wal::LogSettings; 2],
     /// Commits release their locks early. The table has an index of amounts.
     pub(crate) early: bool,
-    /// The device of the logs. Without the default device no transaction is ever aged.
+    /// The device of the logs. With another device than the default one, no transaction becomes
+    /// aged.
     pub(crate) disk: Device,
     /// The seed for what a crash leaves of the data that was not synced.
     pub(crate) luck: u64,

@@ -71,7 +71,8 @@ impl Life {
             return;
         }
         match ended {
-            // For a transaction that only reads, it is the highest timestamp that it has read.
+            // The timestamp of a transaction that only reads is the highest timestamp that it has
+            // read.
             Ok(((), cts)) => {
                 let tag = found.then(|| tag_of(&row));
                 self.judge.borrow_mut().saw(key, tag, cts.0);

@@ -7,8 +7,8 @@ use crate::scenarios::stage::{Part, Stage, row};
 const A: usize = 0;
 const B: usize = 1;
 
-/// In the purge queue of `A` waits an entry by which row 1 had code 1. The row was deleted since,
-/// and its slot, beside row 0, is free and known to `B`.
+/// The purge queue of `A` has the entry by which row 1 had code 1. Row 1 has been deleted since.
+/// Its slot, beside row 0, is free, and `B` knows the free slot.
 pub(crate) fn with_an_entry_that_waits(scheme: Scheme, nodes: usize) -> Stage {
     let stage = Stage::new(scheme, nodes);
     stage.run(A, async |tx, table| {

@@ -1,4 +1,4 @@
-//! Locations that were given up, and entries of the location cache.
+//! Tuples that a transaction placed and did not use, and entries of the location cache.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// An entry leads to a location that `B` has just taken for row 9. `B` believes that row 9 does not
-/// exist. But the tombstone of row 9 does exist, in a line for which `B` waits, because `C` stands
-/// still and holds that line. `B` will give the location up.
+/// An outdated entry leads to a location that `B` has just taken for row 9. `B` inserts row 9
+/// without a lookup. But the tombstone of row 9 exists, in a line for which `B` waits, because `C`
+/// owns that line and is paused. Later `B` will give its new location up.
 fn with_a_place_to_be_given_up(
     scheme: Scheme,
     patience: Duration,
@@ -121,8 +121,8 @@ fn a_row_location_that_a_lock_holds_up_is_reported_until_the_lock_is_released() 
     stage.finish();
 }
 
-/// The location cache of `A` has row 1 beside row 0, and `A` has their line. But row 4 is there by
-/// now, and row 1 is elsewhere.
+/// The location cache of `A` has row 1 beside row 0, and `A` owns their line. Since then row 4 has
+/// taken that slot, and row 1 has another location.
 fn with_a_place_that_is_none(scheme: Scheme) -> Stage {
     let stage = Stage::new(scheme, 2);
     stage.run(A, async |tx, table| {

@@ -159,9 +159,9 @@ impl Stage {
         self.on(node, async move |_| locked.abort().await);
     }
 
-    /// Commits on a node a change that leaves a purge piece in the line of row `beside`. The piece
-    /// waits in the queue of the node, because `by` has locked the line by the time of the purge.
-    /// The node must not commit anything else until the purge shall run.
+    /// Commits a change on a node. The change leaves a purge piece for the line of row `beside`.
+    /// The piece waits in the queue of the node, because `by` locks the line before the purge runs.
+    /// Any further commit of the node runs the purge.
     pub(crate) fn commit_and_leave(
         &self,
         (node, by): (usize, usize),

@@ -131,7 +131,7 @@ pub(crate) async fn transaction<M: LineLocks>(
         if give_up { Err(TxnError::NotFound) } else { Ok(()) }
     });
     let ran = match handle.random_below(12) {
-        // Dropped at any moment, also during its commit.
+        // The transaction is dropped at any moment, also during its commit.
         0 => {
             let until = handle.now() + Duration::from_micros(handle.random_below(60));
             match handle.timeout(until, running).await {

@@ -84,7 +84,7 @@ impl Storage for Torn {
     fn sync_directory(&self) -> io::Result<()> {
         let mut world = self.world.lock();
         if !world.step(self.life, StorageOperation::SyncDirectory)? {
-            // Some of the changes are written, and all of them count as written.
+            // Some of the changes of names are durable, and no later sync writes the others.
             world.lasting = world.torn_names();
             return world.failed("syncing the directory");
         }

@@ -3,7 +3,7 @@
 use latchwork_simulation::Random;
 use latchwork_strict::strict_assert;
 
-/// The bytes that a device writes whole or not at all.
+/// The size in bytes of a sector, which a device writes whole or not at all.
 pub(super) const SECTOR: usize = 512;
 
 #[derive(Default, Debug)]
@@ -41,7 +41,7 @@ impl Inode {
         }
     }
 
-    /// Some sectors are written, and all of them count as written.
+    /// A failed sync: some sectors are durable, and no later sync writes the others.
     pub(super) fn sync_badly(&mut self, random: &mut Random) {
         self.lasting = self.image(random);
         self.dirty.clear();
@@ -74,8 +74,8 @@ impl Inode {
         if self.dirty.is_empty() {
             return self.lasting.clone();
         }
-        // All contents of each sector, and all lengths: first those on the device, then those after
-        // each change.
+        // All contents that each sector has had since the last sync, and all lengths: first those
+        // on the device, then those after each change.
         let mut now = self.lasting.clone();
         let mut lengths = vec![now.len()];
         let mut sectors: Vec<Vec<[u8; SECTOR]>> =
@@ -113,7 +113,7 @@ impl Inode {
             _ => newest,
         };
         strict_assert!(length <= most, "the image is longer than any content");
-        // The share of written sectors goes from almost none to almost all.
+        // A sector has its last content with at least the probability `written / 8`.
         let written = random.below(9);
         let mut image = Vec::with_capacity(sectors.len() * SECTOR);
         for versions in &sectors {

@@ -1,20 +1,20 @@
-//! [`Torn`]: storage in memory that knows what was synced, and may lose the rest in a simulated
-//! crash.
+//! [`Torn`]: storage in memory that records which bytes were synced, and may lose the others in a
+//! simulated crash.
 //!
-//! The faults that it can inject:
+//! `Torn` can inject these faults:
 //!
 //! - *Crash*, at any operation. Each sector of 512 bytes that was not synced has its old content or
-//!   the content after any later write, independently of all other sectors. A length that was not
-//!   synced is one that the file had since the sync, or a whole count of sectors between these
+//!   the content after any later write, independently of all other sectors. The length of the file
+//!   is one that it has had since its last sync, or a whole number of sectors between these
 //!   lengths. A sector never written holds zeros or old bytes of another file. Each change of a
-//!   name that was not synced is done or not, independently.
-//! - *Kill*: the process ends. The system goes on, with everything that was passed to it.
+//!   name that was not synced is there or not, independently.
+//! - *Kill*: the process ends. The operating system goes on, and loses nothing.
 //! - *Fill up*, in the middle of a write, and *fail* any one [operation](StorageOperation). A
-//!   failed sync has written some sectors. The other sectors count as written from then on, as on
-//!   Linux. So a second sync succeeds, and the next crash loses these sectors.
+//!   failed sync has written some sectors. The system then treats the other sectors as written,
+//!   too, as Linux does. So a second sync succeeds, and the next crash loses these sectors.
 //! - *Lie*: report a sync as done without doing it. This tests the tests.
 //!
-//! All faults are drawn from seeds: the same calls have the same losses.
+//! All faults are drawn from seeds. So the same seeds and calls have the same losses.
 
 mod calls;
 mod inode;
@@ -57,8 +57,8 @@ pub enum Lie {
 }
 
 /// Storage that may lose unsynced data. Clones share one storage, and so do the values that
-/// [`crash`](Torn::crash) and [`kill`](Torn::kill) return. After these two calls, everything opened
-/// before fails.
+/// [`crash`](Torn::crash) and [`kill`](Torn::kill) return. After these two calls, every operation
+/// of an earlier value fails.
 #[derive(Clone, Debug)]
 pub struct Torn {
     world: Arc<Mutex<World>>,
@@ -187,8 +187,9 @@ impl Torn {
         Torn { world: Arc::new(Mutex::new(world)), life: 0 }
     }
 
-    /// Turns the power off, if it is on, and on again. What was not synced is lost, as drawn from
-    /// `seed`. Faults that were set and have not occurred are dropped; capacity and lies stay.
+    /// Turns the power off, if it is on, and on again. Of the changes that were not synced, a part
+    /// is lost, as drawn from `seed`. Faults that were set and have not occurred are dropped;
+    /// capacity and lies stay.
     pub fn crash(&self, seed: u64) -> Torn {
         let mut world = self.world.lock();
         world.random = Random::new(seed);
@@ -225,7 +226,7 @@ impl Torn {
         self.world.lock().fault = Some((operation, after));
     }
 
-    /// Turns the power off during a later operation, after `operations` others. The
+    /// Turns the power off during the operation that follows the next `operations` operations. The
     /// [operations](StorageOperation) of all kinds count.
     pub fn power_off_after(&self, operations: u64) {
         let mut world = self.world.lock();

@@ -1,4 +1,5 @@
-//! [`Ledger`]: what was appended and what became of it, and the check of what a recovery finds.
+//! [`Ledger`]: the appended records with their outcomes, and the check of the records that a
+//! recovery finds.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,7 +30,8 @@ pub(crate) struct Record {
     pub(crate) order: u64,
     pub(crate) entries: Vec<(Key, Value)>,
     pub(crate) fate: Fate,
-    /// When the record was acknowledged or found, in the order of all appends and acknowledgements.
+    /// The position of its acknowledgement, or of its discovery by a recovery, in the order of all
+    /// appends and acknowledgements.
     acknowledged: u64,
 }
 
@@ -51,7 +53,8 @@ pub(crate) enum Opened {
 pub(crate) struct Ledger {
     pub(crate) records: BTreeMap<Timestamp, Record>,
     orders: u64,
-    /// When the directory was opened, in the order of all appends and acknowledgements.
+    /// The position of the opening of the directory in the order of all appends and
+    /// acknowledgements.
     opened: u64,
 }
 
@@ -73,7 +76,7 @@ impl Ledger {
         (record.fate, record.acknowledged) = (fate, self.orders);
     }
 
-    /// Checks what a recovery found, and takes it as the truth from now on.
+    /// Checks the records that a recovery found. From now on these records are the expected state.
     pub(crate) fn judge(
         &mut self,
         directory: &LogDirectory,

@@ -34,8 +34,8 @@ pub(crate) struct Life {
     closing: Cell<bool>,
     /// All logs were closed without an error.
     pub(crate) clean: Cell<bool>,
-    /// Checkpoints do not wait until what they have seen is durable. This is wrong in
-    /// [`Mode::Async`].
+    /// Checkpoints do not wait until the commits that they have seen are durable. This is a seeded
+    /// bug for the asynchronous mode.
     pub(crate) careless: bool,
 }
 
@@ -284,12 +284,13 @@ impl Life {
         a.finish()?;
         b.finish()?;
         if !self.careless {
-            // What the scan has seen must be durable before the checkpoint is.
+            // The commits that the scan has seen must be durable before the checkpoint is in place.
             for log in logs {
                 log.flush(handle, until).await?;
             }
             if random.below(2) == 0 {
-                // What the checkpoint has seen is in whole segments.
+                // After this rotation, all records that the checkpoint has seen are in whole
+                // segments.
                 for log in logs {
                     log.rotate(handle, until).await?;
                 }

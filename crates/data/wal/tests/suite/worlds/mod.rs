@@ -230,10 +230,10 @@ fn failing_operations_and_a_full_device_lose_nothing_that_was_acknowledged() {
     }
 }
 
-/// Regression: a log that had lost its end was taken for one that ended there. Then the logs of two
-/// nodes came to a state that never existed. The fix is what each log and the witness know of the
-/// other logs. Here a loss is an error unless no other place can know of it. What is left after an
-/// accepted loss is a consistent state.
+/// Regression: a log that had lost its end was taken for a log that ended there. So the logs of two
+/// nodes came to a state that never existed. Fix: each log and the witness state the ends of the
+/// other logs. Here a loss is an error unless no other place can know of it. After an accepted loss
+/// the state is consistent.
 #[test]
 fn a_log_that_loses_its_end_is_noticed_and_what_is_accepted_is_a_state_that_was() {
     for mode in CommitMode::ALL {
@@ -260,7 +260,8 @@ fn a_device_that_lies_is_found_out() {
     }
 }
 
-/// A checkpoint shows what is not durable yet: half of a commit is back after a crash.
+/// A checkpoint contains writes that are not durable yet, so half of a commit is back after a
+/// crash. The check must find this.
 #[test]
 fn a_checkpoint_that_does_not_wait_for_the_logs_is_found_out() {
     let trouble = Trouble { careless: true, ..Trouble::default() };

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
-/// The variable that `scripts/rxe-vm.sh` sets: with it, devices must be found.
+/// The variable that `scripts/rxe-vm.sh` sets. If it is set, devices must be found.
 const IN_VM: &str = "RXE_HOSTS";
 
-/// A fabric on all devices. Without devices `None`, and one line with the reason.
+/// Opens a fabric on all devices. Without devices, returns `None` and prints one line with the
+/// reason.
 pub(crate) fn open(config: IbvConfig) -> Option<IbvFabric> {
     match IbvFabric::open(config) {
         Ok(fabric) => Some(fabric),
@@ -23,8 +24,8 @@ pub(crate) fn open(config: IbvConfig) -> Option<IbvFabric> {
     }
 }
 
-/// Long time limits, for an emulated virtual machine on a busy host: seven times a second without
-/// an acknowledgement.
+/// Long time limits, for an emulated virtual machine on a busy host: a connection fails after seven
+/// times one second without an acknowledgement.
 pub(crate) fn patient() -> IbvConfig {
     IbvConfig { timeout: 18, ..IbvConfig::default() }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 use latchwork_verbs_shm::{ShmFabric, ShmNodeName};
 
-/// Far longer than any step takes, even on a busy machine.
+/// The time limit of one step, far longer than a step takes even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn node(id: u8) -> ComputeNodeId {

@@ -20,7 +20,7 @@ pub(crate) struct World {
     order: RefCell<Vec<usize>>,
 }
 
-/// Far more events than any promise needs.
+/// The largest number of events of one test, far more than any promise needs.
 const EVENTS_MAX: u64 = 10_000_000;
 
 impl World {

@@ -31,9 +31,10 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// The time after the agent's last message during which the agent may still begin a batch. The
-    /// lease is less than the patience for two reasons: the two clocks may run at different rates,
-    /// and the agent may pause in the middle of a chunk.
+    /// The batch lease: the time after the agent's last known clock value during which the agent
+    /// may begin a batch. The batch lease is shorter than the patience for two reasons. The two
+    /// clocks may run at different rates, and the agent may pause between its check of the clock
+    /// and the execution.
     fn lease(self) -> Duration {
         self.patience * 3 / 4
     }
@@ -42,7 +43,8 @@ impl Times {
 /// The result of an attempt to connect.
 pub(crate) type Attempt = Receiver<Result<Connected, TcpError>>;
 
-/// An endpoint's connection to one node, with all batches that wait for the connection.
+/// An endpoint's send queue to one node: the connection, and all batches that wait or are in
+/// flight.
 pub(crate) struct Lane {
     pub(crate) peer: Arc<Peer>,
     session: [u8; 16],
@@ -54,21 +56,23 @@ pub(crate) struct Lane {
     requests: Requests,
     flights: Slab<Flight>,
     sent: VecDeque<Sent>,
-    /// The messages in the frames of `sent`.
+    /// The messages in the frames of `sent`, in order. The messages are kept, because a message
+    /// that finds a full inbox is sent again.
     messages: VecDeque<Message>,
     again: Again,
     next_seq: u32,
-    /// The agent's clock when last received, and the local time of its receipt or a later time.
+    /// The last received value of the agent's clock, and a local time at or after its receipt.
     stamp: (u64, Time),
-    /// The lease last sent to the agent.
+    /// The end of the last batch lease that was sent, on the agent's clock in nanoseconds.
     leased: u64,
-    /// The time at which something was last received, or first expected.
+    /// The time since which the agent counts as silent: bytes were last received, or a reply was
+    /// first expected.
     heard: Time,
     pinged: bool,
-    /// Batches of a failed connection. They become `Ambiguous` when the next connection stands, and
-    /// `Disconnected` when there is none.
+    /// The tokens and regions of batches whose connection failed. These batches end as `Ambiguous`
+    /// when the next connection is made, and as `Disconnected` when none can be made.
     doomed: Vec<(u64, u16)>,
-    /// The time until which the agent may still begin batches of the failed connection.
+    /// The time until which the agent may begin batches of the failed connection.
     doomed_until: Time,
 }
 
@@ -76,10 +80,10 @@ enum State {
     /// No batch has needed a connection yet.
     Idle,
     Connecting(Attempt),
-    /// An attempt has failed. The time of the next attempt.
+    /// The connection or an attempt has failed. Holds the time of the next attempt.
     Again(Time),
     Up(Box<Link>),
-    /// The node is unreachable: every batch fails until this time.
+    /// The node is unreachable. Until this time every batch fails without an attempt.
     Gone(Time),
 }
 
@@ -87,11 +91,12 @@ struct Posted {
     token: u64,
     region: u16,
     len: usize,
-    /// For a batch in several frames: its flight, and the bytes of its first request already sent.
+    /// For a batch in several frames, after its first frame: its flight, and the number of bytes of
+    /// its first remaining request that were sent.
     begun: Option<(usize, u32)>,
 }
 
-/// Messages that met a full inbox and are sent again.
+/// Messages that found a full inbox and wait to be sent again.
 #[derive(Default)]
 struct Again {
     messages: VecDeque<(usize, Message)>,
@@ -133,8 +138,8 @@ impl Lane {
         );
     }
 
-    /// The length of a region of the node in bytes, if known. An unknown length is looked up at
-    /// each call.
+    /// The length of a region of the node in bytes, if the process knows the length. A known length
+    /// is cached, so that later calls take no lock.
     pub(crate) fn length(&mut self, region: u16) -> Option<u64> {
         let at = usize::from(region);
         if let Some(Some(length)) = self.lengths.get(at) {
@@ -158,7 +163,8 @@ impl Lane {
         !(self.queue.is_empty() && self.flights.is_empty() && self.doomed.is_empty())
     }
 
-    /// The socket events that this send queue waits for, if it waits for its connection.
+    /// The socket events for which this send queue waits; `None` without a connection or without
+    /// batches.
     pub(crate) fn awaits(&self) -> Option<PollFd<'_>> {
         match &self.state {
             State::Up(link) if self.is_busy() => Some(link.awaits()),
@@ -198,8 +204,7 @@ impl Lane {
                 }
                 Ok(Err(error)) => self.miss(now, &error, done),
                 Err(TryRecvError::Empty) => {}
-                // The threads that connect have stopped, so this process makes no connection any
-                // more.
+                // The agents' threads have stopped, so this process makes no connections any more.
                 Err(TryRecvError::Disconnected) => self.give_up(now, done),
             },
             State::Gone(until) if now < *until => self.give_up_waiting(done),

@@ -1,4 +1,5 @@
-//! Receiving from the agent: replies complete batches, and a silence ends the connection.
+//! Receiving from the agent: a reply completes its batch, and a long silence of the agent ends the
+//! connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::client::flights::{Expect, Flight, Sent};
 use crate::client::locals::Locals;
 use crate::wire::{BatchReply, FromAgent, put_ping};
 
-/// Shortest and longest wait before a message that met a full inbox is sent again.
+/// The shortest and the longest wait before a message that found a full inbox is sent again. The
+/// wait doubles with each attempt.
 const FULL_FIRST: Duration = Duration::from_micros(20);
 const FULL_MAX: Duration = Duration::from_millis(1);
 const _: () = assert!(FULL_FIRST.as_nanos() > 0 && FULL_FIRST.as_nanos() < FULL_MAX.as_nanos());
@@ -29,11 +31,13 @@ impl Lane {
         if !link.fill().map_err(|error| error.to_string())? {
             return self.mind_silence(now);
         }
-        // The clock is read after the socket, so this time is not before the agent sent the bytes.
+        // The clock is read after the socket, so this time is not before the time at which the
+        // agent sent the bytes.
         let here = self.times.clock.now();
         (self.heard, self.pinged) = (here, false);
         strict_assert!(here >= now, "the clock goes back");
-        // The buffer is taken out so that replies can borrow from it. It is put back in every case.
+        // The buffer is taken out of the link, so that replies can borrow from it. The end of this
+        // function puts it back.
         let mut input = std::mem::replace(&mut link.input, crate::buffer::Buffer::new());
         let end = loop {
             match FromAgent::parse(input.bytes()) {
@@ -87,13 +91,14 @@ impl Lane {
         let Lane { sent, flights, messages, again, .. } = self;
         let front = sent.front().ok_or("a reply to nothing")?;
         if front.seq != reply.seq {
-            // The outcome of this batch is unknown, like that of all others on this connection.
+            // The connection is closed, and the outcome of all batches on it is unknown.
             return Err("a reply to another batch");
         }
         if reply.expired {
-            // All earlier replies are final, and this frame took no effect. For the batches behind
-            // it, it is unknown whether the agent begins them. So the connection is closed. After
-            // the next connection stands, none of them takes effect any more.
+            // This frame took no effect, and all earlier replies are final. But the client does not
+            // know whether the agent executes the later batches of this connection. So the client
+            // closes the connection. Once the next connection is made, none of these batches takes
+            // effect any more.
             return Err("the agent had no time for a batch before its lease ended");
         }
         let number = front.flight;
@@ -159,8 +164,8 @@ fn take_reply(
             }
             Expect::Data { local, .. } => {
                 let data = take(local.len as usize)?;
-                // A thread that sees a byte of the data also sees the earlier writes of this worker
-                // to the same memory.
+                // A thread that sees a byte of the data also sees this worker's earlier writes.
+                // This matters for optimistic readers of the frame that the READ fills.
                 fence(Ordering::Release);
                 locals.words(local).write_bytes(0, data);
             }

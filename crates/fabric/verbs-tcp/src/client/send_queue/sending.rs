@@ -1,4 +1,4 @@
-//! Sending to the agent: batches become frames, as far as there is room.
+//! Sending to the agent: puts batches into frames, as far as there is room.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,11 @@ use crate::client::flights::{Flight, Requests, Sent, piece};
 use crate::client::locals::Locals;
 use crate::wire::{DATA_MAX, begin_batch, end_batch, put_lease, put_ping, put_request};
 
-/// The most frames without a reply: about the room of a NIC's queue pair.
+/// The largest number of frames without a reply: about the number of requests that a NIC's queue
+/// pair holds.
 const SENT_MAX: usize = 256;
 
-/// The most bytes that wait for the socket before another batch is put behind them.
+/// The number of bytes waiting for the socket from which no further batch is put into a frame.
 const OUT_MAX: usize = 256 << 10;
 const _: () =
     assert!(SENT_MAX > 0 && OUT_MAX >= DATA_MAX, "a piece of the longest length is sent at once");
@@ -25,8 +26,9 @@ impl Lane {
         let State::Up(link) = &mut self.state else { return Ok(()) };
         let sent = self.sent.len();
         if self.stamp.1 + self.times.patience / 2 < now {
-            // The agent's time is old: the batch lease would be short, and the agent might refuse a
-            // batch sent now. The pong to this ping brings the time.
+            // The last known value of the agent's clock is old. So the batch lease would be short,
+            // and the agent might refuse a batch that is sent now. The pong to this ping brings a
+            // new value.
             if !self.pinged {
                 put_ping(&mut link.out, self.next_seq);
                 (self.pinged, self.heard) = (true, now);
@@ -73,8 +75,8 @@ impl Lane {
             strict_assert!(!batch.is_empty(), "a batch of which nothing is left waits");
             let sizes = Sizes::of(batch);
             if sizes.sends && !self.again.messages.is_empty() {
-                // The batch stays behind the messages that wait, so that not every message tries a
-                // full inbox.
+                // A batch with a message stays behind the messages that found a full inbox, so that
+                // not every message tries the full inbox.
                 return;
             }
             if begun || !sizes.fit() {
@@ -92,7 +94,7 @@ impl Lane {
         }
     }
 
-    /// The parts of the send queue that a frame changes, and the waiting requests.
+    /// Splits the send queue into the parts that a new frame changes, and the waiting requests.
     fn frames(&mut self) -> (Frames<'_>, &Requests) {
         let Lane { state, sent, messages, next_seq, requests, .. } = self;
         let out = match state {
@@ -102,7 +104,8 @@ impl Lane {
         (Frames { out, sent, messages, next_seq }, requests)
     }
 
-    /// The flight of the batch at the front of the queue.
+    /// The key of the flight of the batch at the front of the queue. Makes the flight before the
+    /// batch's first frame.
     fn begin(&mut self) -> usize {
         let front = self.queue.front().expect("looked at");
         match front.begun {
@@ -111,8 +114,8 @@ impl Lane {
         }
     }
 
-    /// Sends one frame of a batch that is too large for one frame. Frames are executed in their
-    /// order, so the pieces of a request are also in order.
+    /// Sends the next frame of a batch that is too large for one frame. The agent executes frames
+    /// in their order, so the pieces of a request also take effect in order.
     fn send_piece(&mut self, region: u16, request: &WorkRequest, locals: &Locals) {
         let flight = self.begin();
         let front = self.queue.front_mut().expect("looked at");
@@ -139,7 +142,7 @@ impl Lane {
 
 /// The parts of a send queue that a new frame changes.
 struct Frames<'a> {
-    /// `None` without a connection; then no frame is made.
+    /// `None` without a connection. In this case no frame is made.
     out: Option<&'a mut Vec<u8>>,
     sent: &'a mut VecDeque<Sent>,
     messages: &'a mut VecDeque<Message>,
@@ -175,7 +178,7 @@ impl Frames<'_> {
     }
 }
 
-/// The room that a batch needs in a frame and in its reply.
+/// The bytes of data that a batch has in a frame and in its reply.
 #[derive(Default)]
 struct Sizes {
     read: usize,
@@ -200,7 +203,7 @@ impl Sizes {
         sizes
     }
 
-    /// Whether the batch fits into one frame, and its reply into one.
+    /// Whether the batch fits into one frame, and its reply into one reply frame.
     fn fit(&self) -> bool {
         self.read <= DATA_MAX && self.written <= DATA_MAX
     }

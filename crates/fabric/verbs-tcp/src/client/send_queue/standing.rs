@@ -1,4 +1,4 @@
-//! Connections that begin and fail, and the outcome of their batches.
+//! The begin and the failure of a connection, and the outcome of its batches.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,13 +12,16 @@ use crate::client::connect::Connected;
 use crate::client::link::Link;
 use crate::error::TcpError;
 
-/// `GONE_FOR` is the time for which a node counts as unreachable before the next attempt.
-/// `AGAIN_AFTER` is the time between attempts while the outcome of batches depends on them.
+/// The time for which a node counts as unreachable before the next attempt.
 const GONE_FOR: Duration = Duration::from_millis(500);
+/// The time between attempts while doomed batches have no outcome: a new connection makes them
+/// ambiguous, and the end of all attempts makes them disconnected.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 const _: () = assert!(AGAIN_AFTER.as_nanos() < GONE_FOR.as_nanos());
 
 impl Lane {
+    /// Begins with a new connection. The outcome of the batches whose frames went over the old
+    /// connection is ambiguous.
     pub(super) fn stand(
         &mut self,
         now: Time,
@@ -30,7 +33,8 @@ impl Lane {
             "a new connection is expected to answer old frames"
         );
         self.peer.learn(&connected.welcome, &connected.lengths);
-        // Not `now`, which is the start of this step and may be before the agent sent its clock.
+        // The local time is read again, because `now` is the start of this step and may be before
+        // the agent sent its clock.
         self.stamp = (connected.welcome.clock, self.times.clock.now());
         (self.leased, self.pinged, self.heard) = (0, false, now);
         self.state = State::Up(Box::new(Link::new(connected)));
@@ -42,16 +46,17 @@ impl Lane {
         strict_assert!(self.doomed.is_empty() && !self.pinged);
     }
 
-    /// Handles a failed connection. Batches that were sent have an unknown outcome. Batches that
-    /// were not begun stay in the queue.
+    /// Handles a failed connection. A batch of which a frame was sent is *doomed*: it ends with an
+    /// error later. All other batches stay in the queue for the next connection.
     pub(super) fn fail(&mut self, now: Time, why: &str) {
         tracing::warn!(node = ?self.peer.node, addr = %self.peer.addr, "connection lost: {why}");
         if let Some(Posted { len, begun: Some(_), .. }) = self.queue.front() {
             self.requests.pop(*len);
             self.queue.pop_front();
         }
-        // A flight with only undelivered messages left has a known outcome. To report it would need
-        // the state of each request, so the flight fails like the others.
+        // A flight is a batch of which a frame was sent. The agent may have answered all of its
+        // frames and lacked room for its messages only. The lane keeps no state of each request,
+        // so it cannot report that outcome. Such a flight fails like the other flights.
         for flight in self.flights.drain() {
             self.doomed.push((flight.token, flight.region));
         }
@@ -68,9 +73,9 @@ impl Lane {
 
     /// Handles a failed attempt to connect.
     pub(super) fn miss(&mut self, now: Time, error: &TcpError, done: &mut VecDeque<Completion>) {
-        // The agent may be alive although no connection reaches it. While the agent may begin the
-        // batches of the failed connection, their outcome is not reported. After an error that does
-        // not pass there is no such wait.
+        // The agent may be alive although no connection reaches it. Then it may still begin the
+        // batches of the failed connection, until their batch lease ends (`doomed_until`). So they
+        // are reported only after that. After an error that will not pass, there is no such wait.
         if error.is_passing() && !self.doomed.is_empty() && now < self.doomed_until {
             self.state = State::Again(now + AGAIN_AFTER);
             return;
@@ -87,7 +92,7 @@ impl Lane {
         self.give_up_waiting(done);
     }
 
-    /// Fails everything: the node was removed, and this incarnation never comes back.
+    /// Fails all batches, because the node was removed and this start of the node never comes back.
     pub(super) fn end(&mut self, now: Time, done: &mut VecDeque<Completion>) {
         if matches!(self.state, State::Up(_)) {
             self.fail(now, "the node is gone");
@@ -95,12 +100,12 @@ impl Lane {
         self.give_up(now, done);
     }
 
-    /// Fails all batches that the agent does not have.
+    /// Fails all batches and messages that have not been sent, or are not accepted by the agent.
     pub(super) fn give_up_waiting(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { queue, requests, flights, peer, again, .. } = self;
         requests.clear();
-        // A partly sent batch is sent no further, so its flight never becomes whole. It ends after
-        // the replies to its sent frames.
+        // No further frame of a partly sent batch is sent, so its flight never becomes whole. The
+        // batch ends after the replies to its sent frames.
         for posted in queue.drain(..).filter(|posted| posted.begun.is_none()) {
             let result = Err(VerbError::Unreachable { target: peer.target(posted.region) });
             done.push_back(Completion { token: posted.token, result });
@@ -112,8 +117,8 @@ impl Lane {
         self.cut_off(done);
     }
 
-    /// Fails flights that can make no progress. A flight in the table with nothing open is not
-    /// whole.
+    /// Fails the flights that no reply can complete: those without an open frame. A whole flight,
+    /// of which all frames were sent, leaves the table with its last reply.
     fn cut_off(&mut self, done: &mut VecDeque<Completion>) {
         let Lane { flights, peer, .. } = self;
         flights.retain(|_, flight| {

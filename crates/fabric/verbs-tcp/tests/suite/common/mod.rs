@@ -1,4 +1,4 @@
-//! Clusters on loopback.
+//! Clusters on the loopback interface.
 
 pub(crate) mod proxy;
 pub(crate) mod raw;
@@ -38,7 +38,8 @@ impl Mode {
 }
 
 pub(crate) struct Cluster {
-    // The fabrics of memory nodes, then of compute nodes. With `Together` all are the same fabric.
+    // First the fabrics of the memory nodes, then those of the compute nodes. With `Together` all
+    // are the same fabric.
     fabrics: Vec<TcpFabric>,
     memory: Vec<Arc<Region>>,
     regions: Vec<Arc<Region>>,

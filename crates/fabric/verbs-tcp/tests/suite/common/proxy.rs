@@ -24,9 +24,10 @@ struct State {
 
 struct Pipe {
     ends: [TcpStream; 2],
-    /// Whether bytes are read and kept.
+    /// Whether the proxy keeps the bytes that it reads, instead of forwarding them.
     frozen: AtomicBool,
-    /// The number of bytes to the agent before the connection is cut.
+    /// The number of bytes that the proxy still forwards to the agent before it cuts the
+    /// connection.
     left: AtomicU64,
 }
 
@@ -100,9 +101,9 @@ impl Pipe {
         let (mut source, mut sink) = (&self.ends[from], &self.ends[1 - from]);
         source.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         source.set_nodelay(true).unwrap();
-        // A small buffer, so that connections are cut in the middle of frames.
+        // The buffer is small, so that connections are cut in the middle of frames.
         let (mut bytes, mut kept, mut ended) = ([0; 1000], Vec::new(), false);
-        // Kept bytes still arrive after their sender has closed the connection.
+        // The proxy forwards kept bytes also after their sender has closed the connection.
         while !(ended && kept.is_empty()) {
             match source.read(&mut bytes) {
                 Ok(0) => {

@@ -11,7 +11,7 @@ use ring::hmac;
 
 pub(crate) const SECRET: &[u8] = b"the cluster's own secret";
 
-/// Longer than any operation takes on a very busy machine.
+/// The time limit of one operation, long enough for a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn connect(addr: SocketAddr) -> TcpStream {

@@ -80,7 +80,8 @@ proptest! {
 
     #[test]
     fn reading_it_neither_panics_nor_hangs(image in garbage(), key in suffix()) {
-        // Without a check of the header, like a reader whose page is torn just after that check.
+        // The page is opened without a check of the header, like a page that a writer changes just
+        // after a reader has checked it.
         let page = Page { words: image.words(), header: Header::load(image.words()) };
         for seek in [Seek::At(&key), Seek::Below(&key), Seek::Last] {
             let _ = page.place(seek);

@@ -128,7 +128,7 @@ proptest! {
         low in prop_oneof![Just(vec![]), Just(b"pre".to_vec()), Just(b"prefix88".to_vec())],
         ops in ops(),
     ) {
-        // The largest key under `low` as a prefix is below this.
+        // `high` is above all keys with the prefix `low`.
         let high = if low.is_empty() { vec![] } else { [&low[..low.len() - 1], &[low[low.len() - 1] + 1]].concat() };
         let image = page(&low, &high);
         let mut model = BTreeMap::new();

@@ -1,6 +1,4 @@
-//! Histories made by hand.
-
-// Every test file uses a part of these.
+//! Builders for histories that a test writes out by hand.
 
 use std::ops::Bound;
 
@@ -16,12 +14,12 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// A committed transaction, at the same time as all others.
+    /// Adds a committed transaction. All transactions of this method have the same begin and end.
     pub(crate) fn commit(&mut self, cts: u64) -> Made<'_> {
         self.at(0, 1000, TransactionOutcome::Committed { cts })
     }
 
-    /// A transaction.
+    /// Adds a transaction without operations.
     pub(crate) fn at(&mut self, begin: u64, end: u64, outcome: TransactionOutcome) -> Made<'_> {
         let sequence = self.history.transactions.len() as u64;
         let id = TransactionId { node: 0, worker: 0, sequence };
@@ -70,7 +68,8 @@ impl Made<'_> {
         self.operation(RecordedOperation::Write { table: 1, key: key.as_bytes().into(), change })
     }
 
-    /// A scan of `from..=to` that saw these keys; version 0 for an entry without one.
+    /// Adds a scan of `from..=to` that saw these keys. Version 0 stands for an index entry, which
+    /// has no version.
     pub(crate) fn scan(self, from: &str, to: &str, seen: &[(&str, u64)]) -> Self {
         self.scan_to(from, to, Direction::Up, None, seen)
     }

@@ -1,18 +1,19 @@
-//! Checks that reads of buffered writes fit the promised order (docs/concepts/consistency.md).
+//! Checks that reads of buffered writes agree with the order that the write buffer promises
+//! (docs/concepts/consistency.md).
 //!
 //! Every task has one word in every line, its *slot*, and numbers its writes 1, 2, 3... The tasks
-//! of one worker share a buffer and are one *writer*. So a reader of a line sees, for each task,
-//! the number of its last visible write. For every slot the check knows the least number that a
-//! reader may see: the *floor* of the slot.
+//! of one worker share a write buffer, and together are one *writer*. A reader of a line sees, for
+//! each task, the number of the task's last visible write. For every slot, the check computes the
+//! lowest number that a reader may see: the *floor* of the slot. Events raise floors:
 //!
-//! | event | visible to all readers from then on |
+//! | event | visible to all readers after the event |
 //! | --- | --- |
 //! | a task of another writer sees a write | that write; with a total order also all earlier writes of its writer |
 //! | a fence, an update or a `leave` ends | all writes of the writer before it began, and the update itself |
-//! | a write's deadline passes, and its writer has left | that write, if it is not lost |
+//! | a write's deadline passes, and its writer leaves later | that write, if it is not lost |
 //!
-//! No task sees a write that is reported as lost, and each lost write is reported once. A writer
-//! always sees the last of its own writes that is not lost.
+//! The check has three more rules. No other writer's task sees a write that is reported as lost.
+//! Each lost write is reported once. A writer sees the last of its own writes that is not lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ use crate::WorldCheck;
 use crate::scenario::ScenarioStoreOrder;
 
 /// The time of an event, and its number among all events of its thread. A world has one thread, so
-/// there this is the order of all events.
+/// the stamps order all events of a world.
 pub(crate) type Stamp = (Time, u64);
 
 /// A task's slot in a line: the numbers of the line and the task.
@@ -32,9 +33,9 @@ type Slot = (usize, usize);
 /// An action of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum BufferAction {
-    /// A write was issued. It is visible at `by`, if it is not lost.
+    /// A write was issued. The write is visible at the time `by`, if the write is not lost.
     Wrote { line: usize, number: u64, issued: Time, by: Time },
-    /// An update has begun. It may write this number or not.
+    /// An update has begun. If it does not end, it may have written this number or not.
     Updating { line: usize, number: u64 },
     /// The update has ended.
     Updated { line: usize, number: u64 },
@@ -42,16 +43,16 @@ pub(crate) enum BufferAction {
     Fenced { left: bool },
     /// All slots of a line were read.
     Saw { line: usize, slots: Vec<u64> },
-    /// Writes to one slot were reported as lost: those issued since `from`, up to the number
-    /// `last`.
+    /// Writes to one slot were reported as lost: the writes issued at `from` or later, with numbers
+    /// up to `last`.
     Lost { line: usize, task: usize, last: u64, from: Time },
 }
 
-/// An action with its times. Events are kept in the order in which the actions of one thread took
-/// effect.
+/// An action with its begin and its end. The events of one thread are kept in the order of their
+/// ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// The task, or `None` for a reader that is no task.
+    /// The task, or `None` for the reader at the end.
     pub(crate) who: Option<Who>,
     pub(crate) began: Stamp,
     pub(crate) ended: Stamp,
@@ -73,28 +74,28 @@ struct Issued {
     by: Time,
     ended: Stamp,
     lost: bool,
-    /// The write is an update: it was visible when it ended.
+    /// Whether the write is an update, which is visible when it ends.
     update: bool,
 }
 
 #[derive(Default)]
 struct Writer {
-    /// All writes, in the order in which they took effect.
+    /// All writes of the writer, in the order in which they were issued.
     writes: Vec<Issued>,
-    /// The number of writes, from the first on, that all readers see.
+    /// The number of first writes that are visible to all readers.
     visible: usize,
     left: bool,
 }
 
-/// An event that raises floors, or that is compared with them.
+/// A step of the check: it raises floors, or compares a read with floors.
 enum Step<'a> {
     /// The first `count` writes of a writer are visible.
     First { writer: usize, count: usize },
     /// One write is visible.
     One { slot: Slot, number: u64 },
-    /// A read began.
+    /// A read began. The read must not see less than the floors of this time.
     Read(&'a Event),
-    /// A read ended.
+    /// A read ended. The read raises the floors of the writes that the read saw.
     Seen(&'a Event),
 }
 
@@ -102,9 +103,9 @@ struct Judge<'a> {
     order: ScenarioStoreOrder,
     events: &'a [Event],
     writers: BTreeMap<usize, Writer>,
-    /// The writer of a write, and the write's index.
+    /// For each write, its writer and its index among the writer's writes.
     places: BTreeMap<(Slot, u64), (usize, usize)>,
-    /// The possible writes of updates that did not end.
+    /// The writes of updates that have begun, which may have taken effect or not.
     perhaps: BTreeSet<(Slot, u64)>,
     floors: BTreeMap<Slot, u64>,
 }
@@ -129,7 +130,7 @@ fn wrong(text: String) -> Verdict {
 }
 
 impl<'a> Judge<'a> {
-    /// Collects all writes of all writers, and marks the lost ones.
+    /// Collects all writes of all writers, and marks the lost writes.
     fn gather(&mut self) -> Verdict {
         for Event { who, ended, deed, .. } in self.events {
             let Some(Who { task, writer }) = *who else { continue };
@@ -209,7 +210,7 @@ impl<'a> Judge<'a> {
                         let slot = (*line, task);
                         let Some(numbers) = last.get(&(writer, slot)) else { continue };
                         let own = numbers.last().copied().unwrap_or(0);
-                        // The write may be of an update that has not ended.
+                        // The number may be of an update in progress.
                         if *saw != own && !self.perhaps.contains(&(slot, *saw)) {
                             return wrong(format!(
                                 "task {} of writer {writer} saw {saw} of its own writer's task {} in line {line} at {}, and {own} was the last",
@@ -226,7 +227,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Goes through all events in the order of time.
+    /// Goes through all steps in the order of time.
     fn go_through(&mut self) -> Verdict {
         let mut steps: Vec<(Stamp, Step<'a>)> = Vec::new();
         for event in self.events {
@@ -252,7 +253,8 @@ impl<'a> Judge<'a> {
                 if write.update {
                     steps.push((write.ended, Step::One { slot, number }));
                 } else if *left {
-                    // A node that died could not report its lost writes.
+                    // Only for writers that left: a node that died could not report its lost
+                    // writes.
                     steps.push(((write.by, u64::MAX), Step::One { slot, number }));
                 }
             }
@@ -274,7 +276,7 @@ impl<'a> Judge<'a> {
         *floor = number.max(*floor);
     }
 
-    /// Marks the first writes of a writer as visible, except lost ones.
+    /// Raises the floors for the first `count` writes of a writer, except lost writes.
     fn all_visible(&mut self, writer: usize, count: usize) {
         let Some(of) = self.writers.get_mut(&writer) else { return };
         let from = of.visible;
@@ -305,7 +307,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// A write that another writer's task has seen is visible to all.
+    /// Raises the floors for the writes that a read saw, if another writer issued them.
     fn seen(&mut self, event: &Event) -> Verdict {
         let BufferAction::Saw { line, slots } = &event.deed else { return Ok(()) };
         for (task, saw) in slots.iter().enumerate().filter(|(_, saw)| **saw > 0) {
@@ -320,7 +322,7 @@ impl<'a> Judge<'a> {
                     event.ended.0
                 ));
             };
-            // A writer sees its own writes before other tasks do.
+            // A task sees the writes of its own writer before other tasks do.
             if event.who.is_some_and(|who| who.writer == writer) {
                 continue;
             }

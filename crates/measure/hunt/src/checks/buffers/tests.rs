@@ -1,10 +1,10 @@
-//! Correct histories, and histories with one mistake.
+//! Tests with correct histories and with histories that have one mistake.
 
 use super::*;
 
 const LINES: usize = 2;
 
-/// A history of two tasks of two writers. Events follow one another, and each takes no time.
+/// A history of two tasks of different writers. Each event ends before the next begins.
 struct History(Vec<Event>);
 
 impl History {
@@ -83,7 +83,7 @@ fn a_write_is_visible_by_its_deadline_unless_its_node_died() {
     let late = |left| {
         let mut all = history().wrote(0, 0, 1);
         if left {
-            // The writer left later, but only the deadline counts.
+            // The writer leaves later. The deadline decides when the write is visible.
             all = all.saw(1, 1, [0, 0]);
         }
         for _ in 0..12 {

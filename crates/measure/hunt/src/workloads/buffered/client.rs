@@ -1,5 +1,5 @@
-//! [`Client`]: one task and its operations. The task writes, fences, updates and reads, and records
-//! what happens.
+//! [`Client`]: one task of the workload. The task writes, fences, updates and reads, and records
+//! each action.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -47,7 +47,8 @@ impl Client<'_> {
             None => self.below(lines),
         } as usize;
         let kind = self.below(100);
-        // A dropped write is not issued, and a dropped fence completes by itself.
+        // A write that is dropped before it is issued has no effect. A fence that is dropped needs
+        // no end.
         let patience = if self.below(100) < dropped {
             Duration::from_nanos(self.below(8000))
         } else {
@@ -81,8 +82,8 @@ impl Client<'_> {
                     self.load.lost(self.member, self.who, lost);
                     Ok(())
                 }
-                // The update was not issued. It waits for its fence and for its line, and both may
-                // be late.
+                // The update was not issued, because its fence or its line took too long. This
+                // error is permitted if writes may be late.
                 Ok(Err(RelaxedError::HeldBack(_))) if self.load.may_be_late() => Ok(()),
                 Ok(Err(error)) => {
                     self.load
@@ -112,8 +113,8 @@ impl Client<'_> {
         if !forgets {
             self.buffer.write(self.line(line), SLOT * self.who.task, &bytes).await?;
         }
-        // The worker's clock may be ahead of the world's time, and reads are checked with the
-        // world's time.
+        // The worker's clock may be ahead of the world's time. The later of both counts, because
+        // the check uses the world's time.
         let issued = self.member.handle.now();
         let latest: Time = issued.max(self.load.observer.time(&self.member.handle));
         let by = latest + self.load.settings.deadline;

@@ -1,4 +1,4 @@
-//! Lines that are written through write buffers: later reads, and their order.
+//! The workload `buffered`: tasks write lines through write buffers, and read them.
 //!
 //! ```text
 //!   payload of a line:  | slot of task 1 | slot of task 2 | ...     8 bytes each
@@ -6,7 +6,8 @@
 //!
 //! A task writes only its own slots, without reading them, and numbers its writes 1, 2, 3... A
 //! reader reads all slots of a line at once. The tasks of a worker share one buffer. The check
-//! compares all reads with the promise of the buffer's level (`checks::buffers`).
+//! (`checks::buffers`) compares all reads with the order that the buffer's consistency level
+//! promises.
 
 mod client;
 mod record;
@@ -132,7 +133,7 @@ impl Load for Buffered {
     }
 
     fn take(&self) -> Record {
-        // The buffers of dead nodes report the writes that they still have.
+        // Dropping the buffers of dead nodes makes them report the writes that they still have.
         let left = self.buffers.take();
         drop(left);
         Record::Buffered(BufferedRecord { order: self.load.order, events: self.events.take() })

@@ -1,10 +1,10 @@
-//! [`BufferedRecord`]: the actions and the reads of all tasks, and their check.
+//! [`BufferedRecord`]: the recorded actions of all tasks, and their check.
 
 use crate::checks::Verdict;
 use crate::checks::buffers::{self, Event};
 use crate::scenario::ScenarioStoreOrder;
 
-/// The actions and the reads of all tasks.
+/// The recorded actions of all tasks.
 pub(crate) struct BufferedRecord {
     pub(super) order: ScenarioStoreOrder,
     pub(super) events: Vec<Event>,

@@ -1,4 +1,4 @@
-//! [`Buffered`]: what the clients of one thread share.
+//! [`Buffered`]: the state that the clients of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use crate::checks::buffers::{BufferAction, Event, Stamp, Who};
 use crate::scenario::{BufferedLoad, Scenario, SeededBug};
 use crate::world::{Failing, Observer};
 
-/// The bytes of a slot.
+/// The size of a slot in bytes.
 pub(super) const SLOT: usize = 8;
 
-/// The most waits for a line in one operation. A fence waits as long as a write may take, and an
-/// update also waits for its line.
+/// Maximum number of waits for a line in one operation. A fence waits as long as a buffered write
+/// may take. An update waits for a fence and for its line.
 pub(super) const ACCESSES_MAX: u32 = 2 * BufferedLoad::PATIENCE;
 
 /// The workload.
@@ -70,7 +70,7 @@ impl Buffered {
         (self.observer.time(&member.handle), self.happened.get())
     }
 
-    /// The buffer of a worker.
+    /// The buffer of a worker. The first task of the worker makes it.
     pub(super) fn buffer(
         self: &Rc<Self>,
         member: &Member,
@@ -79,7 +79,8 @@ impl Buffered {
         if let Some(buffer) = self.buffers.borrow().get(&who.writer) {
             return Ok(buffer.clone());
         }
-        // After a crash of its node a buffer is never closed. It must not keep the workload alive.
+        // A weak reference: after a crash of its node, a buffer is not closed, and must not keep
+        // the workload alive.
         let load: Weak<Buffered> = Rc::downgrade(self);
         let of = member.clone();
         let on_loss = move |lost| {
@@ -98,14 +99,14 @@ impl Buffered {
         self.events.borrow_mut().push(Event { who, began, ended, deed });
     }
 
-    /// Handles a report of lost writes.
+    /// Records a report of lost writes. A loss that is not permitted is a failure.
     pub(super) fn lost(&self, member: &Member, who: Who, LostWrites(lost): LostWrites) {
         let began = self.stamp(member);
         for write in lost {
             let may = match &write.cause {
                 LossCause::Deadline(_) => self.may_be_late(),
                 LossCause::Memory(error) => self.may_fail && error.is_clean(),
-                // An earlier write was lost and may be, or the node has died.
+                // An earlier write was lost, which has been judged by itself, or the node has died.
                 LossCause::Order | LossCause::Abandoned => true,
             };
             if !may {

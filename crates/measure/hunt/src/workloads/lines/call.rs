@@ -1,4 +1,4 @@
-//! [`LineCall`]: a call on one line, with the stamps that it saw and wrote.
+//! [`LineCall`]: a recorded call on one line, with the stamps that the call saw and wrote.
 
 use std::fmt;
 
@@ -9,14 +9,15 @@ use latchwork_verbs::GlobalAddr;
 use crate::checks::history::Versioned;
 use crate::world::Process;
 
-/// A stamp: the number of writes of a line, and the last writer.
+/// The content of a line: the number of its writes (the version), and the number of the last
+/// writer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Stamp(pub(super) u64);
 
 impl Stamp {
     const BY: u32 = 20;
 
-    /// A stamp from the bits in a line.
+    /// The stamp with these bits, which were read from a line.
     pub(in crate::workloads) fn of(bits: u64) -> Stamp {
         Stamp(bits)
     }

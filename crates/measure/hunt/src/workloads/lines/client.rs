@@ -1,4 +1,4 @@
-//! The accesses of one task to the lines.
+//! [`Client`]: one task of the workload, with its accesses to the lines.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(super) struct Client<'a> {
     member: &'a Member,
     process: Process,
     random: RefCell<WorkloadRandom>,
-    /// The time and the result of an earlier read of each line, for seeded bugs that need it.
+    /// For each line, the time and the result of an earlier read. Some seeded bugs return it again.
     answered: RefCell<BTreeMap<usize, (Time, Stamp)>>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Writes the next stamp. Returns the stamps before and after.
+    /// Writes the next stamp into a line. Returns the stamp before and the new stamp.
     fn stamp(&self, at: usize, guard: &mut WriteGuard<'_>) -> (Stamp, Stamp) {
         let words = guard.words();
         let last = words.len() - 8;
@@ -151,7 +151,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Reads, then upgrades. The write succeeds only if no other node has written since the read.
+    /// Reads a line and upgrades it. Writes only if no other node has written since the read, else
+    /// starts again.
     async fn read_then_write(&self, at: usize) -> Result<(), MemoryError> {
         let (memory, line, invoked) = (&self.member.memory, self.line(at), self.now());
         let mut kept = None;
@@ -173,7 +174,8 @@ impl<'a> Client<'a> {
                     .observer
                     .fail(WorldCheck::Error, format!("{line} was kept and is not reserved"));
             }
-            // Another task of this node may have written in between, but no other node.
+            // Between the read and this write, another task of this node may have written, but no
+            // other node.
             if let Ok(mut guard) = memory.try_write(line) {
                 let (saw, wrote) = self.stamp(at, &mut guard);
                 drop(guard);
@@ -193,7 +195,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Adds to the counter. A task that only inspects adds nothing.
+    /// Adds to the counter. With `add` = 0, only reads the counter.
     pub(super) async fn count(&self, what: &'static str, add: u64) {
         let counter = self.load.counter.get();
         let invoked = self.now();
@@ -201,7 +203,8 @@ impl<'a> Client<'a> {
         let added = async {
             let at = additions.borrow().len();
             if add > 0 {
-                // The addition is open at first, because a task that dies may have added or not.
+                // The addition is recorded without an answer first, because a task that dies may
+                // have added or not.
                 let addition = Addition { process, invoked, returned: Time::MAX, old: None };
                 additions.borrow_mut().push(addition);
             }
@@ -212,8 +215,8 @@ impl<'a> Client<'a> {
                     Addition { process, invoked, returned, old: Some(*old) };
             }
             match old {
-                // Only a task that gets its completion knows the answer. A failed connection gives
-                // no completion.
+                // Without a completion, the task does not know the answer. In a world with failing
+                // batches this is permitted.
                 Err(MemoryError::Fabric(VerbError::Ambiguous { .. }))
                     if self.load.connections_fail =>
                 {

@@ -1,12 +1,12 @@
-//! Reads, writes, upgrades and dropped accesses of single lines.
+//! The workload `lines`: reads, writes, upgrades and dropped accesses of single lines.
 //!
 //! ```text
 //!   payload of a line:  | stamp 8 | ...... | the same stamp 8 |
 //! ```
 //!
-//! Every writer adds one to the version in the line and adds its own number: that is a *stamp*. So
-//! each stamp is written once, and the stamps of a line show the order of its writes. Torn and
-//! stale copies are always visible.
+//! The content of a line is a *stamp*: a version and the number of the writer. Each write
+//! increments the version. So each stamp is written once, and the stamps show the order of the
+//! writes. Different stamps at the two ends show a torn copy.
 
 mod call;
 mod client;
@@ -43,7 +43,8 @@ impl Load for Lines {
                 self.lines.borrow_mut().push(line);
             }
             let counter = make(&member).await.map_err(|error| error.to_string())?;
-            // From here on only atomics use the line, and atomics bypass the caches.
+            // From here on only global atomics use the line. Atomics bypass the caches, so no cache
+            // may have the line.
             let node = member.memory.node();
             while node.cache().find(counter).is_some() || node.is_in_flight(counter) {
                 member.memory.evict(counter);

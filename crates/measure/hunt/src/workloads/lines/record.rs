@@ -1,4 +1,4 @@
-//! [`LinesRecord`]: the calls of all clients, and their check.
+//! [`LinesRecord`]: the recorded calls of all clients, and their check.
 
 use super::call::{LineCall, Stamp};
 use crate::checks::Verdict;

@@ -1,4 +1,4 @@
-//! [`Lines`]: what the clients of one thread share.
+//! [`Lines`]: the state that the clients of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::checks::counter::Addition;
 use crate::scenario::{LinesLoad, Scenario, SeededBug};
 use crate::world::Observer;
 
-/// The most waits for a line in one operation, as an estimate.
+/// Maximum number of waits for a line in one operation. This is an estimate.
 pub(super) const ACCESSES_MAX: u32 = 4;
 
 /// The workload.
@@ -25,7 +25,7 @@ pub(crate) struct Lines {
     pub(super) zipfian: Option<Zipfian>,
     pub(super) lines: RefCell<Vec<GlobalAddr>>,
     pub(super) calls: RefCell<Vec<LineCall>>,
-    /// A line for global atomics. Next to it are the recorded additions.
+    /// The line of the counter, which only global atomics use.
     pub(super) counter: Cell<GlobalAddr>,
     pub(super) additions: RefCell<Vec<Addition>>,
     pub(super) counted: Cell<Option<u64>>,

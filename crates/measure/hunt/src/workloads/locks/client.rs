@@ -1,4 +1,4 @@
-//! One task's transactions.
+//! [`Client`]: one task of the workload, with its transactions.
 
 use std::cell::RefCell;
 use std::sync::atomic::{Ordering, fence};
@@ -20,7 +20,7 @@ use crate::world::Process;
 const AMOUNT: usize = 8;
 const FLAG: usize = 16;
 
-/// The number of attempts of a transaction that meets a lock.
+/// Maximum number of attempts of a transaction that meets locks.
 const TRIES: u32 = 4;
 
 /// The content of a line.
@@ -43,12 +43,12 @@ impl Content {
     }
 }
 
-/// A lock, with its data for the checks.
+/// A lock that a transaction holds, with its count for the checks.
 struct Held<'a> {
     client: &'a Client<'a>,
     at: usize,
     mode: AccessMode,
-    /// `None` for a task that did not lock, by a seeded bug.
+    /// `None` if a seeded bug made the task skip the lock.
     lock: Option<Lock>,
 }
 
@@ -60,8 +60,8 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Counted before the lock ends, because another task may take the lock at once after the
-        // end.
+        // The count changes before the lock is dropped, because another task may take the lock
+        // right after the drop.
         self.count(|holders| *holders -= if self.mode == AccessMode::Shared { 1 } else { -1 });
         drop(self.lock.take());
     }
@@ -124,7 +124,7 @@ impl<'a> Client<'a> {
         on: String,
         work: impl Future<Output = Result<T, MemoryError>>,
     ) -> Option<T> {
-        // Each line is at most locked, upgraded, read twice and written.
+        // In each attempt, a line is at most locked, upgraded, read twice and written.
         let accesses = 5 * self.load.load.lines as u32 * TRIES;
         let entered = async {
             let _operation = self.member.memory.enter().await?;
@@ -133,7 +133,7 @@ impl<'a> Client<'a> {
         self.load.observer.operation(self.process, (what, on, accesses), entered).await
     }
 
-    /// Runs a transaction, and tries again a few times after a conflict with a lock.
+    /// Runs a transaction. After a conflict with a lock, tries again, up to [`TRIES`] times.
     async fn transaction(
         &self,
         what: &'static str,
@@ -152,7 +152,7 @@ impl<'a> Client<'a> {
         self.observed(what, "of some lines".to_owned(), tried).await;
     }
 
-    /// Some different lines, in random order.
+    /// `count` different random lines, in random order.
     fn some_lines(&self, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.load.load.lines as usize).collect();
         for at in 0..count {
@@ -163,7 +163,7 @@ impl<'a> Client<'a> {
         all
     }
 
-    /// Moves an amount from one line to another, and reads more lines. Returns false after a
+    /// Moves an amount from one line to another, and reads further lines. Returns false after a
     /// conflict with a lock.
     async fn transfer(&self) -> Result<bool, MemoryError> {
         let LocksLoad { lines, most, upgrades, .. } = self.load.load;
@@ -198,7 +198,8 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// Adds all amounts, with all lines locked to read.
+    /// Locks all lines to read, and checks that the sum of all amounts is 0. Returns false after a
+    /// conflict with a lock.
     async fn audit(&self) -> Result<bool, MemoryError> {
         let mut held = Vec::new();
         for at in self.some_lines(self.load.load.lines as usize) {
@@ -211,8 +212,9 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// Clears the line's flag if it is set. Otherwise sets the flag, unless the other flag of the
-    /// pair is set. The transaction locks only its own line.
+    /// Clears the line's flag if the flag is set. Otherwise sets the flag, unless the flag of the
+    /// other line of the pair is set. The transaction locks only the line `at`. Returns false after
+    /// a conflict with a lock.
     async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
         let other = at ^ 1;
         if other >= self.load.load.lines as usize {
@@ -221,13 +223,13 @@ impl<'a> Client<'a> {
         let early = self.load.plant == Some(SeededBug::LooksTooEarly);
         let seen = if early { self.look_unlocked(other).await? } else { None };
         let Some(_lock) = self.lock(at, AccessMode::Exclusive).await? else { return Ok(false) };
-        // The fence is before the read: see `OptimisticRead::locked`.
+        // The memory fence orders the lock before the read: see `OptimisticRead::locked`.
         fence(Ordering::SeqCst);
         let seen = if early { seen } else { self.look_unlocked(other).await? };
         let Some(seen) = seen else { return Ok(false) };
         let found =
             self.write(at, |content| content.flag = (1 - content.flag) & (1 - seen.flag)).await?;
-        // Both flags, as they were at the time of the read.
+        // `found` and `seen` are the flags at the time of the read.
         if found.is_some_and(|found| found.flag + seen.flag > 1) {
             let text =
                 format!("the flags of {} and {} are both set", self.line(at), self.line(other));
@@ -236,7 +238,7 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    /// The content of the line, unless it is locked to write, as far as this node knows.
+    /// The content of the line. `None` if a transaction has locked the line to write.
     async fn look_unlocked(&self, at: usize) -> Result<Option<Content>, MemoryError> {
         let (memory, addr) = (&self.member.memory, self.line(at));
         let mut kept = None;
@@ -262,7 +264,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Reads without a lock. Half of the reads wait for locks of other transactions.
+    /// Reads a line without a lock. Half of these reads wait for locks of other transactions.
     async fn look(&self, at: usize) -> Result<(), MemoryError> {
         if self.percent(50) {
             return self.read(at).await.map(drop);
@@ -270,7 +272,7 @@ impl<'a> Client<'a> {
         self.look_unlocked(at).await.map(drop)
     }
 
-    /// Reads all lines when no transaction has a lock any more.
+    /// Reads all lines after the work, when no transaction has a lock any more.
     pub(super) async fn look_at_all(&self) {
         let mut all = Vec::new();
         for at in 0..self.load.load.lines as usize {
@@ -285,8 +287,8 @@ impl<'a> Client<'a> {
 
     // ---- locks -----------------------------------------------------------------------------------
 
-    /// Locks the line. There is no lock if another transaction has one, if the attempt is dropped,
-    /// or if there are too many locks.
+    /// Locks the line. `None` if another transaction has a lock that excludes this one, if the
+    /// attempt is dropped, or if there are too many locks.
     async fn lock(&self, at: usize, mode: AccessMode) -> Result<Option<Held<'_>>, MemoryError> {
         if self.load.plant == Some(SeededBug::ForgetsToLock) && self.percent(20) {
             return Ok(
@@ -313,7 +315,7 @@ impl<'a> Client<'a> {
         Ok(Some(held))
     }
 
-    /// Counts a new lock of the line, and checks that it excludes others.
+    /// Counts a new lock of the line, and checks that no other owner excludes it.
     fn holds(&self, held: &Held<'_>) {
         let mut old = 0;
         held.count(|holders| {
@@ -351,8 +353,8 @@ impl<'a> Client<'a> {
         Ok(content)
     }
 
-    /// Changes the line, which is locked to write. The line is at this node, so this cannot fail.
-    /// Returns the content before.
+    /// Changes the line, which the transaction has locked to write. The line is at this node, so an
+    /// error is a failure. Returns the content before the change.
     async fn write(
         &self,
         at: usize,
@@ -408,7 +410,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Checks that all lines, read at one time, are consistent.
+    /// Checks the contents of all lines at one time: the sum of the amounts is 0, and no pair has
+    /// both flags set.
     fn is_consistent(&self, all: &[Content]) {
         let sum = all.iter().fold(0_u64, |sum, content| sum.wrapping_add(content.amount));
         if sum != 0 {

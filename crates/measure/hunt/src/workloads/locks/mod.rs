@@ -1,19 +1,19 @@
-//! Transactions that lock lines. Some lock in two phases and wait for no lock. Others lock only the
-//! lines that they write.
+//! The workload `locks`: transactions that lock lines. A transfer and an audit use two-phase
+//! locking and wait for no lock. Other operations lock only the line that they write, or nothing.
 //!
 //! ```text
 //!   payload of a line:  | stamp 8 | amount 8 | flag 8 | ...... | the same stamp 8 |
 //! ```
 //!
-//! | operation | locks | so that |
+//! | operation | locks | promise to check |
 //! | --- | --- | --- |
 //! | transfer | locks or upgrades what it writes, to write; locks what it only reads, to read | nothing changes under its locks, and the sum of all amounts is 0 |
 //! | audit | all lines to read | it reads the sum 0 |
 //! | flag | its own line to write; reads the other line of the pair without a lock | the flags of a pair are never both set |
 //! | look | nothing; half of them wait for locks, half do not | all reads fit one order of all writes |
 //!
-//! In a world the workload also counts the owners of each lock. Locks that exclude each other never
-//! have owners at the same time.
+//! In a world the workload also counts the owners of each lock. The count must show that a write
+//! lock has one owner and no reader beside the owner.
 
 mod client;
 mod record;

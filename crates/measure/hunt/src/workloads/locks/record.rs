@@ -1,4 +1,4 @@
-//! [`LocksRecord`]: the calls of all clients, and their check.
+//! [`LocksRecord`]: the recorded calls of all clients, and their check.
 
 use crate::checks::{Verdict, history};
 use crate::workloads::lines::{LineCall, Stamp};

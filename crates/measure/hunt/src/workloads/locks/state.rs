@@ -1,4 +1,4 @@
-//! [`Locks`]: what the clients of one thread share.
+//! [`Locks`]: the state that the clients of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,11 +17,12 @@ pub(crate) struct Locks {
     pub(super) seed: u64,
     pub(super) observer: Rc<Observer>,
     pub(super) lines: RefCell<Vec<GlobalAddr>>,
-    /// The owners of each line's lock on this thread: the number of readers, or -1 for a writer.
+    /// The lock owners of each line, as far as this thread knows: the number of readers, or -1 for
+    /// a writer.
     pub(super) holders: RefCell<Vec<i64>>,
     pub(super) calls: RefCell<Vec<LineCall>>,
-    /// Whether all workers are on this thread. Otherwise there may be lock owners that this thread
-    /// does not know.
+    /// Whether all workers of the cluster are on this thread. Otherwise there may be lock owners
+    /// that this thread does not know.
     pub(super) alone: Cell<bool>,
 }
 

@@ -21,7 +21,8 @@ impl MemoryRecord {
         self.full = self.full.or(other.full);
     }
 
-    /// Checks that the number of full slots is the number of puts without the takes.
+    /// Checks that the number of full slots is the number of puts minus the number of takes, up to
+    /// the unknown ones.
     pub(crate) fn judge(&self) -> Verdict {
         let MemoryRecord { put, taken, unknown, full: Some(full) } = *self else { return Ok(()) };
         if (put - taken.min(put)).abs_diff(full) <= unknown {

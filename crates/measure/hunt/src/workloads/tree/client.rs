@@ -1,4 +1,4 @@
-//! One task's operations on the tree.
+//! [`Client`]: one task of the workload, with its operations on the tree.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, ControlFlow, Range};
@@ -27,7 +27,8 @@ pub(super) struct Client<'a> {
     pub(super) next_id: Cell<u64>,
 }
 
-/// The most waits for a line in one operation, as an estimate: scans read every page.
+/// Maximum number of waits for a line in one operation. This is an estimate: a scan may read every
+/// page.
 const ACCESSES_MAX: u32 = 200;
 
 impl<'a> Client<'a> {
@@ -56,7 +57,7 @@ impl<'a> Client<'a> {
         Content::unique(self.next_id.get())
     }
 
-    /// The number of polls that this operation gets. Mostly it is unlimited.
+    /// The number of polls after which to drop the next operation. Mostly `None`.
     fn polls(&self) -> Polls {
         (self.random(100) < self.load.load.dropped).then(|| 1 + self.random(10))
     }
@@ -168,7 +169,8 @@ impl<'a> Client<'a> {
                 (n, self.polls()),
                 self.tree.upsert(&key(n), &value.encode()),
                 |answer| {
-                    // For a new key the call is an insert, for a known key an update.
+                    // The answer says whether the key was new: then the upsert counts as an insert,
+                    // else as an update.
                     Ok(Operation::Map(match answer.transpose()? {
                         None => MapOperation::Upsert { value },
                         Some(true) => MapOperation::Insert { value, inserted: true },
@@ -203,7 +205,8 @@ impl<'a> Client<'a> {
         let dropped = answer.is_none();
         known(answer)?;
         self.load.recorder.close(open);
-        // A change that read the value has taken effect, even if it was dropped afterwards.
+        // The change may have run before the call was dropped. If the change has read the value, it
+        // has taken effect.
         if seen.get().is_some() || !dropped {
             let tail = seen.get().map_or(head, |content| content.tail);
             let written = Content { head, tail };
@@ -244,7 +247,7 @@ impl<'a> Client<'a> {
         self.demand(shown == seen.len(), "as many as were counted", &seen);
         self.demand(seen.windows(2).all(|w| w[0].0 < w[1].0), "keys in ascending order", &seen);
         self.demand(seen.first().is_none_or(|s| s.0 >= first), "no key beyond the bound", &seen);
-        // A scan with fewer entries than the limit has reached its end.
+        // A scan with fewer entries than the limit has reached the end of the keys.
         let end = if shown == limit { seen[limit - 1].0 + 1 } else { self.load.load.keys };
         self.saw_all(first..end, invoked, &seen);
         Ok(())
@@ -273,8 +276,8 @@ impl<'a> Client<'a> {
         if self.random(2) == 0 { usize::MAX } else { 1 + self.random(8) as usize }
     }
 
-    /// Records a scan as one read of each key. A scan reads each page at one instant of the scan,
-    /// so each read has such an instant too.
+    /// Records a scan as one read of each key in its range. A scan reads each page at one instant
+    /// during the scan. So each of these reads also has an instant during the scan.
     fn saw_all(&self, range: Range<u64>, invoked: Time, seen: &[(u64, Content)]) {
         for n in range {
             let found = seen.iter().find(|(at, _)| *at == n).map(|(_, content)| *content);
@@ -282,7 +285,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Records that a key was found or not found at some instant since `invoked`.
+    /// Records that a key was found or not found at some instant between `invoked` and now.
     pub(super) fn saw(&self, n: u64, invoked: Time, found: Option<Content>) {
         let operation = Operation::Map(MapOperation::Get { found });
         self.load.recorder.add(n, invoked, Some(self.now()), operation);
@@ -295,7 +298,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The content of `bytes`. Bytes that are mixed from several values are a failure.
+    /// The content of `bytes`. Bytes that are not one whole value are a failure.
     pub(super) fn whole(&self, bytes: &[u8]) -> Content {
         Content::decode(bytes).unwrap_or_else(|what| {
             self.load

@@ -1,10 +1,10 @@
-//! Keys and values that are unique and can be checked.
+//! Keys and values of the workload. Each value is unique, and a torn value can be recognised.
 
 use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 use latchwork_strict::strict_assert;
 
-/// The bytes of key number `n`. The keys have the order of their numbers, have 4 to 40 bytes, and
-/// share long prefixes with their neighbours.
+/// The bytes of key number `n`, at most `u32::MAX`. Keys sort like their numbers. A key has 4 to 40
+/// bytes.
 pub(crate) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     strict_assert!(n <= u64::from(u32::MAX), "the number of a key does not fit");
@@ -25,8 +25,8 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
 ///   head 8 | tail 8 | filler that the tail determines, 0 to 40 bytes
 /// ```
 ///
-/// A whole write sets both, and a change in place sets only the head. Each head and each tail is
-/// written only once.
+/// A write of the whole value sets head and tail. A change in place sets only the head. Each head
+/// and each tail is written only once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Content {
     pub(crate) head: u64,
@@ -47,7 +47,7 @@ impl Content {
         bytes
     }
 
-    /// The content of `bytes`. An error reports bytes that are mixed from several values.
+    /// The content of `bytes`. Fails if the bytes are not one whole value.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Content, String> {
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
@@ -62,14 +62,14 @@ impl Content {
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Map(MapOperation<Content>),
-    /// Changed the head in place, if the key was in the tree.
+    /// Changed the head of the value in place, if the key was in the tree.
     SetHead {
         head: u64,
         found: bool,
     },
 }
 
-/// A key of the tree, absent at first.
+/// The model of one key of the tree, for the check. The key is absent at first.
 pub(crate) struct TreeKey;
 
 impl ObjectModel for TreeKey {

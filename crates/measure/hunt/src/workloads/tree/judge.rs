@@ -1,4 +1,4 @@
-//! [`judge_keys`]: the check of the calls on each key.
+//! [`judge_keys`]: checks the calls on each key.
 
 use std::cell::Cell;
 
@@ -8,10 +8,10 @@ use super::recorder::Calls;
 use crate::WorldCheck;
 use crate::checks::{CheckResult, listed};
 
-/// Checks that one order per key explains all answers; keys are absent at first. The result is the
-/// number of keys for which this is not known. Two kinds of writes make the search endless: many
-/// overlapping writes on one key, and many failed writes that may take effect at any later time.
-/// Such a key is not a failure.
+/// Checks that for each key one order of the calls explains all answers. Keys are absent at first.
+/// Returns the number of keys for which the check gave up, which is no failure. The check gives up
+/// if a key has too many overlapping writes. Failed writes count as overlapping, because they may
+/// take effect at any later time.
 pub(in crate::workloads) fn judge_keys<M, S>(model: &M, calls: &Calls<M::Operation>) -> CheckResult
 where
     M: ObjectModel<State = Option<S>>,

@@ -1,5 +1,5 @@
-//! A B-link tree that all nodes share. The workload has all operations, and records each with its
-//! answer.
+//! The workload `tree`: tasks of all nodes execute all operations of one B-link tree, and record
+//! each call with its answer.
 //!
 //! ```text
 //!   every task:    random operations       Client ──► Recorder ──► Calls, key by key
@@ -9,6 +9,7 @@
 
 mod client;
 mod content;
+mod index;
 mod judge;
 mod record;
 mod recorder;
@@ -16,10 +17,11 @@ mod shared;
 mod state;
 
 pub(crate) use content::Operation;
+pub(super) use index::tree_config;
 pub(super) use judge::judge_keys;
 pub(crate) use record::TreeRecord;
-pub(crate) use recorder::{Calls, Recorder, inserted, known};
-pub(super) use shared::Shared;
+pub(crate) use recorder::{Calls, Polls, Recorder, inserted, known};
+pub(super) use shared::{Shared, SharedIndex};
 pub(crate) use state::TreeWork;
 
 use std::ops::Bound;
@@ -56,7 +58,7 @@ impl TreeWork {
         Ok(())
     }
 
-    /// Reads all entries, with all kinds of reads.
+    /// Reads all entries by lookups and by scans in both directions, and compares the results.
     async fn look(&self, client: &Client<'_>) -> Result<(), TreeError> {
         let mut got = Vec::new();
         for n in 0..self.load.keys {

@@ -1,4 +1,4 @@
-//! [`TreeRecord`]: the calls of all clients, and their check.
+//! [`TreeRecord`]: the recorded calls of all clients, and their check.
 
 use latchwork_blink::TreeStatistics;
 

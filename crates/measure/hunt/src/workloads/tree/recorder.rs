@@ -1,4 +1,4 @@
-//! The recorded calls of the tasks, with their answers.
+//! [`Recorder`]: records the calls of the tasks with their answers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use latchwork_strict::strict_assert;
 
 use crate::world::Observer;
 
-/// The calls of many clients, key by key.
+/// The calls of all clients, by key.
 pub(crate) type Calls<O> = CallHistory<u64, O>;
 
-/// Collects the calls of all tasks.
+/// Records the calls of all tasks. Clones share the calls.
 pub(crate) struct Recorder<O> {
     observer: Rc<Observer>,
     shared: Rc<Shared<O>>,
@@ -25,12 +25,13 @@ pub(crate) struct Recorder<O> {
 
 struct Shared<O> {
     calls: RefCell<Calls<O>>,
-    /// The calls that have not ended. The call of a crashed task may have taken effect.
+    /// The calls in progress. A call whose task dies stays in the record, because the call may have
+    /// taken effect.
     open: RefCell<BTreeMap<u64, (u64, Call<O>)>>,
     next: Cell<u64>,
 }
 
-/// The number of polls after which an operation is dropped; `None` for never.
+/// The number of polls after which an operation is dropped. `None`: the operation is not dropped.
 pub(crate) type Polls = Option<u64>;
 
 impl<O> Clone for Recorder<O> {
@@ -50,21 +51,21 @@ impl<O> Recorder<O> {
         self.shared.calls.borrow_mut().record(key, Call { invoked, returned, operation });
     }
 
-    /// Runs one call. `told` makes the operation from the answer. Without an answer, `told` gets
-    /// `None`: the call was dropped or failed, and may have taken effect or not.
-    pub(crate) async fn call<T>(
+    /// Runs one call and records it. `told` makes the recorded operation from the answer. `told`
+    /// gets `None` for a call without an answer, which may have taken effect or not.
+    pub(crate) async fn call<T, E>(
         &self,
         handle: &Handle,
         (key, polls): (u64, Polls),
-        call: impl Future<Output = Result<T, TreeError>>,
-        told: impl Fn(Option<Result<T, TreeError>>) -> Result<O, TreeError>,
-    ) -> Result<(), TreeError> {
+        call: impl Future<Output = Result<T, E>>,
+        told: impl Fn(Option<Result<T, E>>) -> Result<O, E>,
+    ) -> Result<(), E> {
         let invoked = self.observer.time(handle);
         let open = self.open(key, invoked, told(None)?);
         let answer = drop_after(polls, call).await;
         let returned = answer.is_some().then(|| self.observer.time(handle));
         let operation = told(answer);
-        // A failed call stays open.
+        // A failed call stays open, because it may have taken effect.
         if let Ok(operation) = operation {
             self.shared.open.borrow_mut().remove(&open);
             self.add(key, invoked, returned, operation);
@@ -73,7 +74,8 @@ impl<O> Recorder<O> {
         operation.map(drop)
     }
 
-    /// Records the start of a call. Unless it is closed, the call never ends.
+    /// Records the start of a call, and returns its number. The call has no end unless
+    /// [`close`](Recorder::close) removes it.
     pub(crate) fn open(&self, key: u64, invoked: Time, operation: O) -> u64 {
         let id = self.shared.next.get();
         self.shared.next.set(id + 1);
@@ -87,12 +89,12 @@ impl<O> Recorder<O> {
         id
     }
 
-    /// Removes an open call. The caller adds the call with its end, if the end is known.
+    /// Removes an open call. If the end of the call is known, the caller then adds the whole call.
     pub(crate) fn close(&self, open: u64) {
         self.shared.open.borrow_mut().remove(&open);
     }
 
-    /// All calls so far.
+    /// All calls, open calls included. Empties the recorder.
     pub(crate) fn take(&self) -> Calls<O> {
         let mut calls = self.shared.calls.take();
         for (_, (key, call)) in self.shared.open.take() {
@@ -102,7 +104,8 @@ impl<O> Recorder<O> {
     }
 }
 
-/// The answer as an option: an unknown key is `None`. Any other error stays an error.
+/// The answer of a call on an existing key. `None` if the key was not in the tree, or if there is
+/// no answer. Other errors stay errors.
 pub(crate) fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>, TreeError> {
     match answer {
         Some(Err(TreeError::NotFound)) => Ok(None),
@@ -110,7 +113,8 @@ pub(crate) fn known<T>(answer: Option<Result<T, TreeError>>) -> Result<Option<T>
     }
 }
 
-/// Whether an insert found its key to be new. Any error but `Exists` stays an error.
+/// Whether an insert succeeded. False if the key existed, or if there is no answer. Other errors
+/// stay errors.
 pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, TreeError> {
     match answer {
         Some(Err(TreeError::Exists)) => Ok(false),
@@ -118,7 +122,8 @@ pub(crate) fn inserted(answer: Option<Result<(), TreeError>>) -> Result<bool, Tr
     }
 }
 
-/// Drops `future` if it is not ready at its `polls`-th poll. Then there is no result.
+/// Runs `future`, and drops it if it is not ready at its `polls`-th poll. `None` if the future was
+/// dropped.
 pub(crate) async fn drop_after<F: Future>(polls: Polls, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

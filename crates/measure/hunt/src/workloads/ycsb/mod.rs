@@ -1,5 +1,5 @@
-//! YCSB's core workloads A to F on a shared tree. Each record is a small map of fields, and the
-//! version of a field names its writer.
+//! The workload `ycsb`: YCSB's core workloads A to F on a shared B-link tree. The contents of each
+//! field have a version, which names the write.
 
 mod record;
 mod step;
@@ -23,14 +23,14 @@ use latchwork_workload::ycsb::{
 use self::step::{Fielded, Step};
 use super::load::{Load, Work, pass_time};
 use super::record::Record;
-use super::tree::{Recorder, Shared, inserted, known};
+use super::tree::{Recorder, Shared, inserted, known, tree_config};
 use crate::WorldCheck;
 use crate::scenario::{Scenario, SeededBug, YcsbLoad};
 use crate::world::{Observer, Process};
 
 pub(crate) use record::YcsbRecord;
 
-/// The most waits for a line in one operation, as an estimate.
+/// Maximum number of waits for a line in one operation. This is an estimate.
 const ACCESSES_MAX: u32 = 200;
 
 /// The workload.
@@ -42,7 +42,7 @@ pub(crate) struct Ycsb {
     seed: u64,
     workers: u64,
     observer: Rc<Observer>,
-    shared: Shared,
+    shared: Shared<Tree<Worker>>,
     recorder: Recorder<Step>,
     /// The keys of the loaded records, sorted.
     loaded: Vec<Vec<u8>>,
@@ -68,7 +68,11 @@ impl Ycsb {
             seed: scenario.seed,
             workers: (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64,
             observer: observer.clone(),
-            shared: Shared::new(("the table", ACCESSES_MAX), load.entries_per_page, observer),
+            shared: Shared::new(
+                ("the table", ACCESSES_MAX),
+                tree_config(load.entries_per_page),
+                observer,
+            ),
             recorder: Recorder::new(observer),
             loaded,
             workload,
@@ -210,7 +214,7 @@ impl Client<'_> {
         self.load.observer.operation(self.process, (what, on, ACCESSES_MAX), work).await
     }
 
-    /// The versions of a record. A field must be wholly of one write, otherwise the check fails.
+    /// The versions of the fields of a record. A field with bytes of several writes is a failure.
     fn whole(&self, key: &[u8], bytes: &[u8]) -> Fielded {
         let mut versions = Fielded::new();
         let layout = &self.load.workload.layout;
@@ -230,7 +234,7 @@ impl Client<'_> {
         }
     }
 
-    /// The positions of the fields in a record and their new contents, field by field.
+    /// For each field, its position in the record and its new contents.
     fn contents(
         &self,
         key: &[u8],
@@ -240,7 +244,7 @@ impl Client<'_> {
         let layout = &self.load.workload.layout;
         let field = |field| {
             let field = latchwork_workload::ycsb::FieldIndex(field);
-            // All fields have the same length here.
+            // All fields have the same length in this workload, so each has a fixed position.
             let place = layout.place(field).unwrap_or_default();
             let mut bytes = vec![0; place.len()];
             layout.fill_field(ContentKey::new(key), field, version, &mut bytes);
@@ -286,7 +290,7 @@ impl Client<'_> {
         let contents = self.contents(&key, &fields, version);
         let forgets = self.load.plant == Some(SeededBug::Forgets);
         let update = async {
-            // Several fields need several steps, unless the record is written as a whole.
+            // One field can be updated in place. Several fields must be changed in one atomic step.
             if let ([(start, bytes)], false) = (&contents[..], forgets) {
                 return self.tree.update_range(&key, *start, bytes).await;
             }
@@ -322,8 +326,8 @@ impl Client<'_> {
         self.call(&key, change, told).await
     }
 
-    /// Reads up to `most` records, or all records. A loaded record between the first and the last
-    /// must be found.
+    /// Reads up to `most` records from `first` on, or all records. Each loaded record in the
+    /// scanned range that was not found is recorded as a read that found nothing.
     async fn scan(&self, first: RecordNumber, most: Option<usize>) -> Result<(), TreeError> {
         let (key, invoked) = (self.key(first), self.now());
         let from = if most.is_some() { Bound::Included(&key[..]) } else { Bound::Unbounded };

@@ -1,4 +1,4 @@
-//! [`YcsbRecord`]: the calls of all clients, and their check.
+//! [`YcsbRecord`]: the recorded calls of all clients, and their check.
 
 use latchwork_blink::TreeStatistics;
 

@@ -1,4 +1,4 @@
-//! The effects of operations on one record, for the check.
+//! The model of one record, for the check: its operations and their effects.
 
 use std::ops::Range;
 
@@ -14,11 +14,12 @@ pub(crate) enum Step {
     Whole(MapOperation<Fielded>),
     /// Wrote some fields, if the record was there.
     Set { fields: Range<u16>, version: u64, found: bool },
-    /// Read all fields and wrote some, in one step. Without `found` nothing was written.
+    /// Read all fields and wrote some, in one atomic step. Without `found` the record was not
+    /// there, and nothing was written.
     Change { fields: Range<u16>, version: u64, found: Option<Fielded> },
 }
 
-/// A record, absent at first.
+/// The model of one record, which is absent at first.
 pub(super) struct OneRecord;
 
 fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {

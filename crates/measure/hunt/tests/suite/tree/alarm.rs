@@ -1,5 +1,5 @@
-//! Deliberate mistakes: if a test here fails, the other tests would not notice such a mistake
-//! either.
+//! Seeded bugs that the checks must detect. If a test here fails, the other tests would not detect
+//! such a bug.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use latchwork_hunt::{Network, Scenario, SeededBug, WorldCheck, WorldFailure, run
 
 use crate::tree::{crowded, drawn, with_load};
 
-/// The failures of these worlds.
+/// The failures of the worlds with these seeds.
 fn noticed(seeds: Range<u64>, scenario: impl Fn(u64) -> Scenario) -> Vec<WorldFailure> {
     seeds.filter_map(|seed| run(&scenario(seed)).failure).collect()
 }
@@ -53,7 +53,7 @@ fn clients_without_mistakes_are_not_accused() {
     assert_eq!(with_mistake(None), []);
 }
 
-/// Fifteen crowded worlds with a rule off.
+/// The failures of fifteen crowded worlds with a seeded bug.
 fn with_rules(plant: Option<SeededBug>) -> Vec<WorldFailure> {
     let deadline_us = 100_000;
     noticed(0..15, |seed| Scenario { plant, deadline_us, ..crowded(seed, Protocol::Selcc) })
@@ -66,8 +66,8 @@ fn a_protocol_without_settling_is_noticed() {
     assert!(!with_rules(Some(SeededBug::NoSettling)).is_empty());
 }
 
-/// Bug: a refused reader takes its bit back while the holder sets the bit for the reader.
-/// Mechanism: rule R2 is off, as in the published scheme.
+/// Bug: a refused reader clears its shared bit while the holder sets the bit for the reader.
+/// Mechanism: rule R2 is off, as in the SELCC paper.
 #[test]
 fn a_protocol_that_takes_refused_bits_back_is_noticed() {
     assert!(!with_rules(Some(SeededBug::NoRegisteredWait)).is_empty());

@@ -1,5 +1,5 @@
-//! Operations that are dropped at any await. Acknowledged operations stay, the tree is whole, no
-//! line is lost, and no operation stays in progress.
+//! Tests with operations that are dropped at a random await. Acknowledged operations keep their
+//! effect. The tree is valid, no line is lost, and no operation stays in progress.
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::{Scenario, run_on_threads};

@@ -1,6 +1,6 @@
-//! A B-link tree that several compute nodes share, on the real engine: in worlds and on threads,
-//! under both protocols. Per key, one order explains all answers. The tree is whole, and no line is
-//! lost.
+//! Tests of a B-link tree that several compute nodes share: in worlds and on threads, under both
+//! protocols. For each key, one order of the calls explains all answers. The tree is valid, and no
+//! line is lost.
 
 mod alarm;
 mod cancelled;
@@ -18,7 +18,7 @@ fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     first..first + count * times.unwrap_or(1)
 }
 
-/// A scenario from the seed, without faults.
+/// The scenario of the seed, without faults.
 fn drawn(seed: u64, protocol: Protocol) -> Scenario {
     let choice = SwarmChoice {
         workloads: vec![WorkloadKind::Tree],
@@ -29,8 +29,8 @@ fn drawn(seed: u64, protocol: Protocol) -> Scenario {
     Scenario { protocol, deadline_us, ..Scenario::from_seed(seed, &choice) }
 }
 
-/// Many nodes with very small caches on a bad network: lines are handed over and released all the
-/// time.
+/// Many nodes with very small caches on a harsh network. So lines are often handed over and
+/// released.
 fn crowded(seed: u64, protocol: Protocol) -> Scenario {
     Scenario {
         compute_nodes: 8,
@@ -45,7 +45,7 @@ fn crowded(seed: u64, protocol: Protocol) -> Scenario {
     }
 }
 
-/// The scenario with another load.
+/// The scenario with a changed workload.
 fn with_load(mut scenario: Scenario, change: impl FnOnce(&mut TreeLoad)) -> Scenario {
     match &mut scenario.workload {
         Workload::Tree(load) => change(load),
@@ -54,7 +54,7 @@ fn with_load(mut scenario: Scenario, change: impl FnOnce(&mut TreeLoad)) -> Scen
     scenario
 }
 
-/// Runs a world that must be clean.
+/// Runs a world that must not fail.
 fn clean(scenario: Scenario) -> WorldReport {
     let report = run(&scenario);
     if let Some(failure) = &report.failure {

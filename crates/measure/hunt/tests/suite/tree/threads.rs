@@ -1,4 +1,4 @@
-//! The same operations on threads: real races inside a node and between nodes.
+//! Runs the tree operations on threads, with real races inside a node and between nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,8 @@ fn four_nodes_of_threads_all_finish_and_none_starves() {
         let shape = shape(4, 300, protocol);
         let each = shape.tasks as u64 * shape.operations;
         let done: Arc<Vec<AtomicU64>> = Arc::new((0..8).map(|_| AtomicU64::new(0)).collect());
-        // The progress of the slowest worker when the fastest was almost finished.
+        // The progress of the slowest worker at the time when the fastest worker has almost
+        // finished.
         let slowest = Arc::new(AtomicU64::new(u64::MAX));
         let count = {
             let (done, slowest) = (done.clone(), slowest.clone());

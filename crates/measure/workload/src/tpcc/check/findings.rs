@@ -5,24 +5,25 @@ use std::fmt;
 
 use latchwork_report::result::CheckOutcome;
 
-/// The conditions of the standard.
+/// The number of the standard's conditions.
 pub const CONDITIONS: usize = 12;
 
-/// The index of rows in the wrong place, before the standard's conditions.
+/// The index of findings about rows of a warehouse, district or customer that does not exist. The
+/// standard's conditions have the indexes from 1.
 pub(super) const PLACEMENT: usize = 0;
 
-/// The index of the stock check, behind the standard's conditions.
+/// The index of findings of the stock check.
 pub(super) const STOCK: usize = CONDITIONS + 1;
 
 const PLACES: usize = STOCK + 1;
 
-/// Maximum number of named offenders per condition.
+/// Maximum number of violations per condition that the report names. The others are only counted.
 const NAMED_MAX: usize = 10;
 
 /// A row or sum that breaks a condition.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ConditionViolation {
-    /// The offender, and how it breaks the condition.
+    /// The row or the sum, and its values.
     pub text: String,
 }
 
@@ -44,7 +45,8 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Counts a comparison, and records the offender of a failed one.
+    /// Counts a comparison. If it failed, counts a violation and keeps its text, up to
+    /// [`NAMED_MAX`] texts.
     #[inline]
     pub(super) fn compare(&mut self, condition: usize, holds: bool, who: impl FnOnce() -> String) {
         let report = &mut self.conditions[condition];
@@ -80,7 +82,8 @@ impl ConsistencyReport {
         self.findings.conditions.get(number)
     }
 
-    /// Whether no condition is broken, and each of the standard's was compared at least once.
+    /// Whether there is no violation, and each of the standard's conditions was compared at least
+    /// once.
     pub fn is_ok(&self) -> bool {
         (0..PLACES).all(|number| self.holds(number))
     }
@@ -127,7 +130,7 @@ fn check_name(number: usize) -> String {
     }
 }
 
-/// One line for each condition, and one for each named offender.
+/// One line for each condition, and one line for each named violation.
 impl fmt::Display for ConsistencyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, report) in self.findings.conditions.iter().enumerate() {
@@ -156,7 +159,7 @@ impl fmt::Display for ConsistencyReport {
     }
 }
 
-/// Money in the usual notation.
+/// Cents as text, with two decimals.
 pub(super) fn money(cents: i128) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     let cents = cents.unsigned_abs();

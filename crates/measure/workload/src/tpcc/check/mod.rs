@@ -5,7 +5,7 @@
 //!                               (some warehouses)                     and what breaks it
 //! ```
 //!
-//! | condition | says, of each | |
+//! | condition | of each | statement |
 //! | --- | --- | --- |
 //! | 1 | warehouse | W_YTD = sum of D_YTD |
 //! | 2 | district | D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID, if it has new orders |
@@ -20,14 +20,15 @@
 //! | 11 | district | rows of ORDER - rows of NEW-ORDER = 2100 + sum of C_DELIVERY_CNT |
 //! | 12 | customer | C_BALANCE + C_YTD_PAYMENT = sum of delivered OL_AMOUNT |
 //!
-//! The standard's condition 11 says 2100 and so holds only before the first delivery. Each delivery
-//! of an order removes one row of NEW-ORDER and adds one to its customer's C_DELIVERY_CNT. So the
-//! form above equals the standard's before the first delivery, and holds after every delivery.
+//! The standard's condition 11 has only 2100 on the right side, so it holds only before the first
+//! delivery. Each delivery of an order removes one row of NEW-ORDER and adds one to the
+//! C_DELIVERY_CNT of the customer. So the form above equals the standard's before the first
+//! delivery, and also holds after deliveries.
 //!
 //! The twelve conditions do not cover STOCK. [`StockCheck`] compares STOCK with the lines of new
 //! orders.
 //!
-//! Money is compared in cents. A missing row counts as zero, so a reference to it fails the check.
+//! Money is compared in cents. A missing row counts as zero in each sum.
 
 mod findings;
 mod state;
@@ -50,15 +51,15 @@ use state::WarehouseState;
 /// The check of some or all warehouses of a database.
 ///
 /// Rows may come in any order. The check needs all rows of the seven tables whose primary keys
-/// begin with one of its warehouses. It also needs all rows of HISTORY of the whole database, since
-/// customers pay elsewhere too. It ignores rows that concern other warehouses only, ITEM, and
-/// STOCK, which the conditions do not cover.
+/// begin with one of its warehouses. The check also needs all rows of HISTORY of the whole
+/// database, because customers also pay at other warehouses. The check ignores rows that concern
+/// only other warehouses, ITEM and STOCK.
 ///
-/// Memory: 32 bytes for each customer, and about 60 for each order with missing rows. The latter
-/// stay few if the caller scans ORDER, NEW-ORDER and ORDER-LINE district by district, or by ranges
-/// of O_ID within a district. The caller then calls [`settle`](ConsistencyCheck::settle) behind
-/// each range. Large databases are checked some warehouses at a time, on several workers if
-/// available; [`merge`](ConsistencyReport::merge) joins the reports.
+/// Memory: 32 bytes for each customer, and about 60 bytes for each order that is not settled. To
+/// keep few orders unsettled, the caller scans ORDER, NEW-ORDER and ORDER-LINE by district, or by
+/// ranges of O_ID in a district. After each range the caller calls
+/// [`settle`](ConsistencyCheck::settle). A large database is checked some warehouses at a time,
+/// possibly on several workers. [`merge`](ConsistencyReport::merge) joins the reports.
 ///
 /// ```
 /// use latchwork_workload::tpcc::{Population, Scale, check::ConsistencyCheck};
@@ -80,7 +81,7 @@ use state::WarehouseState;
 pub struct ConsistencyCheck {
     scale: Scale,
     warehouses: u32,
-    /// The first checked warehouse.
+    /// The number of the first checked warehouse, which `states[0]` is of.
     first: u32,
     states: Vec<WarehouseState>,
     findings: Findings,
@@ -95,7 +96,7 @@ impl ConsistencyCheck {
         ConsistencyCheck { scale, warehouses, first, states, findings: Findings::default() }
     }
 
-    /// Takes a row into account.
+    /// Adds a row to the check.
     ///
     /// # Errors
     ///
@@ -133,14 +134,14 @@ impl ConsistencyCheck {
         Ok(())
     }
 
-    /// A row of WAREHOUSE.
+    /// Adds a row of WAREHOUSE.
     pub fn warehouse(&mut self, key: WarehouseKey, row: &Warehouse<'_>) {
         if let Some(state) = self.place(TpccTable::Warehouse, key.warehouse) {
             state.warehouse(row);
         }
     }
 
-    /// A row of DISTRICT.
+    /// Adds a row of DISTRICT.
     pub fn district(&mut self, key: DistrictKey, row: &District<'_>) {
         if let Some(state) = self.place(TpccTable::District, key.warehouse)
             && !state.district(key, row)
@@ -149,7 +150,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of CUSTOMER.
+    /// Adds a row of CUSTOMER.
     pub fn customer(&mut self, key: CustomerKey, row: &Customer<'_>) {
         if let Some(state) = self.place(TpccTable::Customer, key.warehouse)
             && !state.customer(key, row)
@@ -158,7 +159,8 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of HISTORY: it counts at the place of payment and at the paying customer.
+    /// Adds a row of HISTORY: the payment counts in the district that received it and for the
+    /// paying customer.
     pub fn history(&mut self, key: HistoryKey, row: &History<'_>) {
         let amount_cents = i64::from(row.amount_cents);
         let paid_at = DistrictKey { warehouse: key.warehouse, district: key.district };
@@ -179,7 +181,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of NEW-ORDER.
+    /// Adds a row of NEW-ORDER.
     pub fn new_order(&mut self, key: OrderKey) {
         if let Some(state) = self.place(TpccTable::NewOrder, key.warehouse)
             && !state.new_order(key)
@@ -188,7 +190,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of ORDER.
+    /// Adds a row of ORDER.
     pub fn order(&mut self, key: OrderKey, row: &Order) {
         if let Some(state) = self.place(TpccTable::Order, key.warehouse)
             && !state.order(key, row)
@@ -197,7 +199,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// A row of ORDER-LINE.
+    /// Adds a row of ORDER-LINE.
     pub fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
         if let Some(state) = self.place(TpccTable::OrderLine, key.warehouse)
             && !state.order_line(key, row)
@@ -206,8 +208,8 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Checks the orders below `order` of a district, and drops them. All rows of these orders must
-    /// have come.
+    /// Checks the orders of a district with an O_ID below `order`, and forgets them. The caller
+    /// must have added all rows of these orders.
     pub fn settle(&mut self, district: DistrictKey, order: u32) {
         let at = district.warehouse.wrapping_sub(self.first) as usize;
         if let Some(state) = self.states.get_mut(at) {
@@ -215,7 +217,7 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Makes the remaining comparisons.
+    /// Settles all orders, and checks the conditions on sums.
     pub fn finish(mut self) -> ConsistencyReport {
         for (number, mut state) in self.states.into_iter().enumerate() {
             let warehouse = self.first + number as u32;
@@ -228,7 +230,8 @@ impl ConsistencyCheck {
         self.findings.into_report()
     }
 
-    /// The state of a checked warehouse. A row of a warehouse that does not exist is a finding.
+    /// The state of a warehouse; `None` if this check does not cover the warehouse. A row of a
+    /// warehouse that does not exist becomes a finding.
     fn place(&mut self, table: TpccTable, warehouse: u32) -> Option<&mut WarehouseState> {
         if !(1..=self.warehouses).contains(&warehouse) {
             self.stray(table, WarehouseKey { warehouse });

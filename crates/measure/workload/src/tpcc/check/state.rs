@@ -1,4 +1,4 @@
-//! The sums of a warehouse while its rows come, and the comparisons at the end.
+//! The sums of a warehouse, which grow with each added row, and the comparisons at the end.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::tpcc::key::{CustomerKey, DistrictKey, OrderKey, OrderLineKey};
 use crate::tpcc::row::{Customer, District, Order, OrderLine, Warehouse};
 use crate::tpcc::scale::{DISTRICTS, Scale};
 
-/// Sums of a warehouse. They have more bits than the fields, because a damaged row may hold any
-/// value.
+/// Sums of a warehouse. A damaged row may have any value. So sums of 64-bit fields either have more
+/// bits than the fields, or saturate.
 #[derive(Debug)]
 pub(super) struct WarehouseState {
     ytd_cents: i128,
@@ -19,7 +19,7 @@ pub(super) struct WarehouseState {
 struct DistrictState {
     ytd_cents: i128,
     next_order: u32,
-    /// Sum of H_AMOUNT of the payments made here.
+    /// Sum of H_AMOUNT of the payments that this district received.
     paid_cents: i128,
     orders: u64,
     order_max: u32,
@@ -31,9 +31,9 @@ struct DistrictState {
     new_order_max: u32,
     /// Sum of C_DELIVERY_CNT.
     deliveries: u64,
-    /// By C_ID, from 1.
+    /// The customers, by C_ID minus 1.
     customers: Vec<CustomerState>,
-    /// Orders that are not yet checked.
+    /// Orders that are not settled.
     open: BTreeMap<u32, OrderState>,
 }
 
@@ -49,7 +49,7 @@ struct CustomerState {
 
 #[derive(Default, Debug)]
 struct OrderState {
-    /// O_C_ID; 0 while the row is missing.
+    /// O_C_ID; 0 before the row of ORDER is added.
     customer: u32,
     lines_promised: u32,
     has_carrier: bool,
@@ -93,7 +93,7 @@ impl WarehouseState {
         self.ytd_cents += i128::from(row.ytd_cents);
     }
 
-    // Each of these methods returns whether the row belongs here.
+    // Each of the following methods returns false if the district or the customer does not exist.
 
     pub(super) fn district(&mut self, key: DistrictKey, row: &District<'_>) -> bool {
         let Some(state) = self.place(key.district) else { return false };
@@ -178,7 +178,7 @@ impl WarehouseState {
         }
     }
 
-    /// Checks the conditions on sums, when all orders are settled.
+    /// Checks the conditions on sums. The caller has settled all orders.
     pub(super) fn judge(&self, warehouse: u32, scale: Scale, findings: &mut Findings) {
         let sum = |of: fn(&DistrictState) -> i128| self.districts.iter().map(of).sum::<i128>();
         let ytd = self.ytd_cents;
@@ -206,7 +206,7 @@ impl OrderState {
             format!("warehouse {warehouse}, district {district}, order {order}")
         };
         let carrier = if has_carrier { "has" } else { "has no" };
-        // A missing order has no carrier, and so no row of NEW-ORDER may exist for it.
+        // Without a row of ORDER, a row of NEW-ORDER is a violation, too.
         let exists = self.customer != 0;
         findings.compare(5, has_carrier != is_new && exists || !exists && !is_new, || {
             let is_new = if is_new { "is" } else { "is not" };

@@ -1,5 +1,5 @@
-//! A check beyond the standard: each line of a new order has reduced a stock. None of the twelve
-//! conditions covers STOCK, so a lost update there would pass them.
+//! A check beyond the standard: each line of a new order has reduced a stock. The twelve conditions
+//! do not cover STOCK, so they would not detect a lost update of STOCK.
 
 use super::findings::{ConsistencyReport, STOCK};
 use crate::tpcc::TpccTable;
@@ -7,19 +7,20 @@ use crate::tpcc::key::{OrderLineKey, StockKey};
 use crate::tpcc::row::{BadRow, OrderLine, Stock};
 use crate::tpcc::scale::Scale;
 
-/// For each warehouse, compares the sums of S_YTD, S_ORDER_CNT and S_REMOTE_CNT with the lines that
-/// it supplied: with their quantities and their numbers.
+/// For each warehouse, compares three sums over STOCK with the order lines that the warehouse
+/// supplied. S_YTD must equal the sum of their quantities, S_ORDER_CNT their number, and
+/// S_REMOTE_CNT the number of remote lines.
 ///
 /// The check needs all rows of STOCK and ORDER-LINE of the whole database, in any order. Several
-/// workers take a share each and [`merge`](StockCheck::merge). Lines of the initial population
-/// reduced no stock.
+/// workers can each take a part of the rows, and [`merge`](StockCheck::merge) adds their sums. The
+/// check ignores lines of the initial population, because these lines reduced no stock.
 ///
 /// Memory: 64 bytes for each warehouse.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StockCheck {
     scale: Scale,
     warehouses: Vec<Sums>,
-    /// Rows of warehouses that the database does not have.
+    /// Number of rows of warehouses that do not exist.
     strays: u64,
 }
 
@@ -42,7 +43,7 @@ impl StockCheck {
         StockCheck { scale, warehouses: vec![Sums::default(); warehouses as usize], strays: 0 }
     }
 
-    /// Takes a row into account; ignores rows of other tables.
+    /// Adds a row. Rows of tables other than STOCK and ORDER-LINE are ignored.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl StockCheck {
         self.strays += other.strays;
     }
 
-    /// Makes the comparisons, and adds the findings to those of the conditions.
+    /// Compares the sums, and adds the findings to the report.
     pub fn finish_into(self, report: &mut ConsistencyReport) {
         for (warehouse, sums) in (1u32..).zip(&self.warehouses) {
             let Sums { by_stock, by_lines } = sums;

@@ -14,7 +14,7 @@ fn scale() -> Scale {
     Scale::new(50, 20).unwrap()
 }
 
-/// All rows of a small population: of 20 orders in each district the last 6 are new.
+/// All rows of a small population. Each district has 20 orders, of which the last 6 are new.
 struct Database(BTreeMap<(TpccTable, Vec<u8>), Vec<u8>>);
 
 impl Database {
@@ -50,7 +50,8 @@ impl Database {
         check.finish()
     }
 
-    /// Asserts that exactly these conditions are broken, and that the report names the offenders.
+    /// Asserts that exactly these conditions are broken, and that the report contains the texts
+    /// `named`.
     fn breaks(&self, conditions: &[usize], named: &[&str]) {
         let report = self.check();
         assert_eq!(report.broken(), conditions, "{report}");
@@ -150,7 +151,7 @@ fn condition_5_wants_exactly_the_orders_without_carrier_to_be_new() {
     change!(database, Order, order(17), |row| row.carrier = NonZeroU8::new(3));
     database.breaks(&[5, 7], &["order 17: has O_CARRIER_ID and is in NEW-ORDER"]);
 
-    // A new order without its order, as a torn insert would leave it.
+    // A row of NEW-ORDER without its row of ORDER, as after a half-done insert.
     let mut database = Database::new();
     let mut row = Vec::new();
     NewOrder {}.encode(&mut row);
@@ -173,7 +174,8 @@ fn condition_6_wants_as_many_lines_as_each_order_promises() {
 
 #[test]
 fn condition_7_wants_exactly_the_lines_of_delivered_orders_delivered() {
-    // Lines of the first orders cost nothing, so the sums of condition 10 stay equal.
+    // The lines of delivered initial orders have an amount of 0, so the sums of condition 10 stay
+    // equal.
     let mut database = Database::new();
     change!(database, OrderLine, line(3, 2), |row| row.delivered_us = None);
     database.breaks(&[7], &["order 3: has O_CARRIER_ID, and "]);
@@ -336,7 +338,7 @@ fn parts_of_a_database_add_up_to_the_whole() {
     let whole = database.check();
     let part = |checked: RangeInclusive<u32>| {
         let mut check = ConsistencyCheck::new(scale(), WAREHOUSES, checked);
-        // District by district, as a caller with little memory does.
+        // The rows come sorted by table. The check settles one district in two steps.
         let mut last = None;
         for ((table, key), row) in &database.0 {
             check.add(*table, key, row).unwrap();

@@ -67,6 +67,8 @@ impl Node {
 pub(crate) struct World {
     pub kernel: Kernel,
     pub fabric: AnyFabric,
+    /// The same fabric, for its faults.
+    pub sim: SimFabric,
     pub memory: Vec<(MemoryNodeId, u64)>,
     pub workers: Vec<Vec<Worker>>,
     running: Vec<VirtualWorker>,
@@ -86,7 +88,8 @@ impl World {
         config: SimConfig,
     ) -> World {
         let kernel = Kernel::new(seed);
-        let fabric = AnyFabric::from(SimFabric::new(&kernel, config));
+        let sim = SimFabric::new(&kernel, config);
+        let fabric = AnyFabric::from(sim.clone());
         let memory = chunks
             .iter()
             .map(|chunks| {
@@ -94,7 +97,8 @@ impl World {
                 (fabric.add_memory_node(bytes as usize).unwrap(), bytes)
             })
             .collect();
-        let mut world = World { kernel, fabric, memory, workers: Vec::new(), running: Vec::new() };
+        let mut world =
+            World { kernel, fabric, sim, memory, workers: Vec::new(), running: Vec::new() };
         for id in 1..=nodes {
             world.fabric.add_compute_node(node(id)).unwrap();
             let workers = (0..workers).map(|_| world.add_worker(id, seed)).collect();

@@ -14,9 +14,9 @@ use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A different kind of world for each seed: either protocol; a calm network, a network in which
-/// every message overtakes others, or one of NICs; four workers on four nodes or on two, with
-/// caches of a few lines.
+/// A different kind of world for each seed. The protocol is SELCC or SEL. The network is calm, lets
+/// every message overtake others, or has the times of NICs. The four workers are on four nodes or
+/// on two. Caches have a few lines.
 pub(crate) fn world(seed: u64) -> Simulated {
     let network = match seed % 3 {
         0 => SimConfig::rough(),

@@ -130,7 +130,7 @@ pub(crate) fn all() -> Vec<Litmus> {
             vec![vec![Read('x', 2), Write('x', 1)], vec![Write('x', 2)]],
             &[('x', 2)],
         ),
-        // Its own store early: n6 of Owens, Sarkar and Sewell.
+        // A worker sees its own store early: n6 of Owens, Sarkar and Sewell.
         litmus(
             "n6",
             tso,

@@ -1,4 +1,4 @@
-//! Lines under a node lock: other transactions of the node can lock them, and other nodes cannot
+//! Lines under a node lock. Other transactions of the node can lock them, and other nodes cannot
 //! get them.
 
 use latchwork_cache::Hint;
@@ -31,7 +31,7 @@ fn a_line_with_a_node_lock_is_locked_for_other_nodes_only() {
             assert!(stage.end(looks_in(&stage, B, line, mode)).is_none());
         }
         assert!(is_detained(&stage, A, line));
-        // Locked again and again, and each node lock keeps the line at the node.
+        // The line is locked again, and each node lock keeps the line at the node.
         let second = detained(&stage, A, line, 2);
         let reader = lock(&stage, A, line, AccessMode::Shared);
         stage.drop_on(A, first);
@@ -49,7 +49,7 @@ fn a_line_with_a_node_lock_is_locked_for_other_nodes_only() {
     });
 }
 
-/// Waiting nodes get an answer, and in the end the line.
+/// Nodes that wait for the line get an answer at once, and the line in the end.
 #[test]
 fn a_waiting_access_gets_a_line_after_its_node_lock() {
     in_every_way(2, |stage| {
@@ -67,7 +67,7 @@ fn a_waiting_access_gets_a_line_after_its_node_lock() {
     });
 }
 
-/// Other lines are replaced. A line under a node lock stays, and counts as locked.
+/// Other lines are evicted. A line under a node lock stays, and counts as locked.
 #[test]
 fn lines_with_node_locks_are_not_evicted_and_have_a_bound() {
     in_every_world(|seed| {
@@ -95,8 +95,9 @@ fn lines_with_node_locks_are_not_evicted_and_have_a_bound() {
     });
 }
 
-/// Locks of a node that follow one another without a gap do not keep a line forever. When other
-/// nodes have been refused for a while, no transaction locks the line before it is released.
+/// Node locks that follow one another without a gap do not keep a line forever. When other nodes
+/// have been refused for some time, no transaction can lock the line before the node has released
+/// it.
 #[test]
 fn a_line_that_other_nodes_want_is_released() {
     in_every_way(2, |stage| {
@@ -117,7 +118,7 @@ fn a_line_that_other_nodes_want_is_released() {
         stage.drop_on(A, first);
         is_refused(&stage, A, line, AccessMode::Exclusive);
         stage.drop_on(A, second);
-        // B may be the first or not.
+        // B may get the line first, or another node.
         let held = lock(&stage, B, line, AccessMode::Exclusive);
         assert_eq!(stage.read(B, line), 2);
         stage.drop_on(B, held);

@@ -1,8 +1,8 @@
 //! Locks of transactions, which keep a line at its node.
 //!
-//! This file has the grant and the end of locks. `others` has requests for locked lines, and
-//! `no_wait` has accesses that do not wait for locks. `detained` has lines that other transactions
-//! of the node may lock again.
+//! This file tests how locks are granted and how they end. `others` tests requests for locked
+//! lines. `no_wait` tests accesses that do not wait for locks. `detained` tests lines that other
+//! transactions of the node may lock again.
 
 mod detained;
 mod no_wait;
@@ -23,8 +23,8 @@ use crate::scenarios::stage::*;
 
 const BOTH: [AccessMode; 2] = [AccessMode::Shared, AccessMode::Exclusive];
 
-/// The time for a read of the word, a request and its answer, in a network in which each may be
-/// late. A longer wait was for another event.
+/// A time for one read of the word, one request and its answer, in a network in which each may be
+/// late. An attempt that takes longer has waited for another event.
 const AT_ONCE: Duration = Duration::from_micros(150);
 
 type Locked = Result<LockOutcome<Lock>, MemoryError>;
@@ -93,7 +93,7 @@ fn looks_in(
     })
 }
 
-/// Runs the scenario with every way in which shared lines change hands.
+/// Runs the scenario with each combination of settings by which shared lines change their owner.
 fn in_every_way(nodes: usize, scenario: impl Fn(&dyn Fn() -> Stage)) {
     in_every_world(|seed| {
         for (takeover, forwarding) in [(true, true), (false, true), (true, false)] {
@@ -189,7 +189,8 @@ fn two_that_upgrade_are_not_both_granted() {
     });
 }
 
-/// Workers of one node meet the same lock, and the node sends no request.
+/// Two workers of one node want the same line. The second is refused, and the node sends no
+/// request.
 #[test]
 fn workers_of_one_node_exclude_each_other() {
     in_every_world(|seed| {
@@ -212,7 +213,7 @@ fn workers_of_one_node_exclude_each_other() {
     });
 }
 
-/// Other lines are replaced, more than the cache has frames. The locked lines stay.
+/// More lines than the cache has frames are read. The locked lines stay in the cache.
 #[test]
 fn locked_lines_are_not_evicted_and_have_a_bound() {
     in_every_world(|seed| {
@@ -245,7 +246,7 @@ fn locked_lines_are_not_evicted_and_have_a_bound() {
     });
 }
 
-/// A worker leaves in the middle of its transaction: its locked lines are free for other nodes.
+/// A worker leaves in the middle of its transaction. Other nodes can then lock its lines.
 #[test]
 fn a_worker_that_leaves_unlocks() {
     in_every_world(|seed| {
@@ -266,7 +267,7 @@ fn a_worker_that_leaves_unlocks() {
     });
 }
 
-/// An owner that does not answer: the lock attempt ends at its deadline, as any access.
+/// The owner does not answer. The lock attempt ends at its deadline, as any access does.
 #[test]
 fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
     in_every_world(|seed| {
@@ -288,7 +289,7 @@ fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
     });
 }
 
-/// Under SEL the word is held as long as the lock.
+/// Under SEL the node keeps the latch word as long as the lock.
 #[test]
 fn under_sel_a_lock_holds_the_word() {
     in_every_world(|seed| {

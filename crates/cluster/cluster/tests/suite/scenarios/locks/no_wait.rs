@@ -1,8 +1,8 @@
-//! Accesses that wait for a line, but not for locks.
+//! Accesses that may wait for a line, but not for locks.
 
 use super::*;
 
-/// A cached line is locked at once. For any other line no request is sent.
+/// A cached line is locked at once. For any other line the attempt sends no request.
 #[test]
 fn a_line_that_is_here_is_locked_without_waiting() {
     in_every_way(2, |stage| {
@@ -16,7 +16,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
         }
         stage.write(A, line, 1);
         stage.read(B, line);
-        // Without forwarding A has lost the line.
+        // A reads the line again, because without forwarding A has lost its copy.
         stage.read(A, line);
         stage.pass(A_WHILE);
         stage.forget();
@@ -26,7 +26,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
             panic!("seed {}: it is here", stage.seed);
         };
         assert_eq!((held.need().mode, stage.node(A).locked_lines()), (AccessMode::Shared, 1));
-        // No request is sent, because a lock at this node conflicts.
+        // No request is sent, because a lock at this same node conflicts.
         let refused = tries(&stage, A, line, AccessMode::Exclusive).map(drop_outcome);
         assert_eq!(refused, Ok(LockOutcome::Locked));
         assert_eq!(stage.count(line, |_, _| true), 0, "seed {}: without a message", stage.seed);
@@ -42,7 +42,7 @@ fn a_line_that_is_here_is_locked_without_waiting() {
     });
 }
 
-/// An access that waits for the line, but not for the end of a lock.
+/// Such an access waits for the line, but not for the end of a lock.
 #[test]
 fn an_access_that_does_not_wait_for_locks_fails_at_once() {
     in_every_way(2, |stage| {
@@ -64,7 +64,7 @@ fn an_access_that_does_not_wait_for_locks_fails_at_once() {
             stage.drop_on(A, held);
             let ticket = stage.end(looks_in(&stage, B, line, mode));
             assert!(ticket.is_some(), "seed {}: nobody has locked it", stage.seed);
-            // For a line that is only in use the access waits, and locks nothing.
+            // The line is in use, but not locked. So the access waits, and locks nothing.
             stage.drop_on(B, ticket);
             assert_eq!(stage.node(B).locked_lines(), 0);
             stage.finish();
@@ -73,7 +73,7 @@ fn an_access_that_does_not_wait_for_locks_fails_at_once() {
 }
 
 /// A waiting access makes its node back off, for a long time by now. An access that does not wait
-/// still gets its answer at once, each time. This does not shorten the back-off of the waiting
+/// still gets its answer at once, each time. It does not shorten the back-off of the waiting
 /// access.
 #[test]
 fn an_access_without_a_wait_fails_at_once_also_while_its_node_pauses() {
@@ -100,8 +100,8 @@ fn an_access_without_a_wait_fails_at_once_also_while_its_node_pauses() {
     });
 }
 
-/// The node of a refused reader reads the word as long as its bit waits there, so it does not back
-/// off.
+/// The node of a refused reader keeps reading the word while its bit is a registered wait. So the
+/// node does not back off.
 #[test]
 fn a_refused_reader_that_tries_again_fails_at_once() {
     in_every_way(2, |stage| {
@@ -122,8 +122,8 @@ fn a_refused_reader_that_tries_again_fails_at_once() {
     });
 }
 
-/// Frames of refused readers stay reserved as long as the line is locked, but never all frames. The
-/// node goes on with other lines, also in transactions.
+/// The frames of refused readers stay reserved while the line is locked, but never all frames of
+/// the node. The node can use other lines, also in transactions.
 #[test]
 fn lines_that_were_refused_leave_frames_to_others() {
     in_every_world(|seed| {
@@ -158,7 +158,7 @@ fn lines_that_were_refused_leave_frames_to_others() {
     });
 }
 
-/// The lock attempt has been dropped when its answer comes: the node does not repeat the request.
+/// The lock attempt is dropped before its answer comes. The node does not repeat the request.
 #[test]
 fn a_dropped_lock_attempt_ends_with_the_answer() {
     in_every_way(2, |stage| {
@@ -170,7 +170,8 @@ fn a_dropped_lock_attempt_ends_with_the_answer() {
             stage.until("B asks", || stage.count(line, request(B, A)) == 1);
             wish.abort();
             stage.pass(Duration::from_millis(2));
-            // The bit of a refused reader stays, so its node reads the word.
+            // The bit of a refused reader stays, so its node may send another request after reading
+            // the word.
             let asked = stage.count(line, request(B, A));
             assert!(asked == 1 || mode == AccessMode::Shared, "seed {}: {asked}", stage.seed);
             stage.drop_on(A, held);

@@ -1,4 +1,4 @@
-//! Requests for a line that is locked, or is about to be locked.
+//! Requests of other nodes for a line that is locked, or is about to be locked.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
             let line = stage.line();
             let held = lock(&stage, A, line, AccessMode::Exclusive);
             let access = if write { stage.writes(B, line, 5) } else { stage.reads(B, line) };
-            // Far longer than reservations last.
+            // This time is far longer than a reservation lasts.
             stage.pass(Duration::from_millis(5));
             assert!(!access.is_finished(), "seed {}", stage.seed);
             assert!(stage.count(line, answer(A, B, Answer::Busy)) > 0);
@@ -24,8 +24,9 @@ fn an_access_without_a_lock_waits_for_the_end_of_the_lock() {
     });
 }
 
-/// Race: B also reads the line and has no lock. B wanted to write and was refused so often that it
-/// has the highest priority. A's lock prevents A from giving way, so B has to give way to A.
+/// Race: B also has a copy of the line, and no lock. B wanted to write, and was refused so often
+/// that it has the highest priority. A's lock prevents A from giving way, so B has to give way to
+/// A.
 #[test]
 fn a_lock_is_upgraded_before_the_accesses_that_wait_for_it() {
     in_every_way(2, |stage| {
@@ -40,7 +41,7 @@ fn a_lock_is_upgraded_before_the_accesses_that_wait_for_it() {
         let (granted, mine) = upgrade(&stage, A, mine);
         assert!(granted, "seed {}: nobody else has a lock", stage.seed);
         let took = stage.now() - since;
-        // B may have to end a back-off first.
+        // B may first have to wait for the end of a back-off.
         assert!(took < Duration::from_millis(2), "seed {}: upgraded after {took:?}", stage.seed);
         stage.write(A, line, 4);
         stage.drop_on(A, mine);
@@ -49,9 +50,9 @@ fn a_lock_is_upgraded_before_the_accesses_that_wait_for_it() {
     });
 }
 
-/// Race: B has the line by hand-over and locks it while A's operation is late. So the word still
-/// names A, and C's request goes to A. The request must reach B and be refused there, and the lock
-/// must stay.
+/// Race: B has the line by hand-over, and locks it while A's word operation is late. So the word
+/// still names A, and C's request goes to A. The request must reach B and be refused there. The
+/// lock must stay.
 #[test]
 fn a_line_is_locked_while_its_hand_over_is_not_settled() {
     in_every_world(|seed| {
@@ -90,9 +91,9 @@ fn a_queued_request_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// Race: C's request comes to B with the line itself, while A's operation is late. C gets its
-/// answer in the step in which B locks the line, not when A reports. This holds whether B obtained
-/// the line for the lock or already had it.
+/// Race: C's request comes to B with the line itself, while A's word operation is late. C gets its
+/// answer when B locks the line, and not only when A reports *settled*. This holds whether B
+/// obtained the line for the lock or had it before.
 #[test]
 fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     in_every_world(|seed| {
@@ -123,8 +124,8 @@ fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
     });
 }
 
-/// A node that has waited until the bound of the line lease comes before transactions that would
-/// lock the line here.
+/// A node has waited up to the bound of the line lease. It gets the line before transactions that
+/// would lock the line at this node.
 #[test]
 fn a_line_that_is_being_given_up_is_not_locked() {
     in_every_world(|seed| {

@@ -1,5 +1,7 @@
-//! Coherent memory without a cluster: one node. The test chooses the size of its cache and how
-//! often lines leave the cache.
+//! Coherent memory of one node without a cluster, for tests of indexes. The test chooses the size
+//! of the cache and how often lines leave the cache.
+//!
+//! A second free of a line panics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,35 +12,41 @@ use std::time::Duration;
 use latchwork_cache::{
     Cache, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
 };
-use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, WORD};
 
+use crate::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
+
 /// The behaviour of a [`LocalMemory`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) line_size: usize,
-    pub(crate) frames: usize,
-    /// Every `ensure` also evicts this number of random lines without a reservation, as other nodes
-    /// would.
-    pub(crate) thefts: u64,
+pub struct Settings {
+    /// Bytes of a line.
+    pub line_size: usize,
+    /// Frames of the cache.
+    pub frames: usize,
+    /// Each successful `ensure` chooses this number of random lines and evicts those without a
+    /// reservation. So lines leave the cache as if other nodes requested them.
+    pub thefts: u64,
     /// Lines are present only while a ticket reserves them, as without a cache.
-    pub(crate) without_cache: bool,
+    pub without_cache: bool,
     /// Allocation fails beyond this number of lines.
-    pub(crate) lines_max: usize,
+    pub lines_max: usize,
 }
 
 impl Settings {
-    pub(crate) const CALM: Settings = Settings {
+    /// All lines stay in the cache.
+    pub const CALM: Settings = Settings {
         line_size: 512,
         frames: 4096,
         thefts: 0,
         without_cache: false,
         lines_max: usize::MAX,
     };
-    pub(crate) const TINY: Settings = Settings { frames: 4, thefts: 1, ..Settings::CALM };
-    pub(crate) const WITHOUT_CACHE: Settings =
+    /// Four frames, and each `ensure` tries to evict a random line.
+    pub const TINY: Settings = Settings { frames: 4, thefts: 1, ..Settings::CALM };
+    /// No line outlives its ticket.
+    pub const WITHOUT_CACHE: Settings =
         Settings { frames: 64, without_cache: true, ..Settings::CALM };
 }
 
@@ -47,7 +55,7 @@ struct Shared {
     settings: Settings,
     // Held by every thread that changes which lines are in the cache.
     pool: Mutex<Pool>,
-    // The reads of lines on any path.
+    // The calls that tried to access a line, to read or to write it.
     reads: AtomicU64,
 }
 
@@ -55,58 +63,90 @@ struct Shared {
 struct Pool {
     lines: BTreeMap<GlobalAddr, Vec<u64>>,
     free: Vec<GlobalAddr>,
+    /// The lines that were freed and may still be seen. Each has the number of the operation that
+    /// began last before the free.
+    freed: Vec<(u64, GlobalAddr)>,
+    /// The number of operations that have begun.
+    begun: u64,
+    /// The numbers of the operations in progress.
+    operations: BTreeSet<u64>,
     live: BTreeSet<GlobalAddr>,
     cached: BTreeSet<GlobalAddr>,
 }
 
+/// One worker's memory.
 #[derive(Clone)]
-pub(crate) struct LocalMemory {
+pub struct LocalMemory {
     shared: Arc<Shared>,
     handle: Handle,
 }
 
-/// The state that the workers of a node share. [`Node::worker`] makes a memory for one worker.
+/// The state that the workers of a node share. [`LocalNode::worker`] makes a memory for one worker.
 #[derive(Clone)]
-pub(crate) struct Node(Arc<Shared>);
+pub struct LocalNode(Arc<Shared>);
 
-impl Node {
-    pub(crate) fn new(settings: Settings) -> Node {
+impl LocalNode {
+    /// A node without lines.
+    ///
+    /// # Panics
+    /// When there is no memory for the cache.
+    pub fn new(settings: Settings) -> LocalNode {
         let cache = Cache::with_frames(settings.frames, settings.line_size).expect("memory");
-        Node(Arc::new(Shared { cache, settings, pool: Mutex::default(), reads: AtomicU64::new(0) }))
+        LocalNode(Arc::new(Shared {
+            cache,
+            settings,
+            pool: Mutex::default(),
+            reads: AtomicU64::new(0),
+        }))
     }
 
-    pub(crate) fn worker(&self, handle: Handle) -> LocalMemory {
+    /// The memory of one more worker.
+    pub fn worker(&self, handle: Handle) -> LocalMemory {
         LocalMemory { shared: self.0.clone(), handle }
     }
 
     /// The lines that were ever allocated.
-    pub(crate) fn addresses(&self) -> Vec<GlobalAddr> {
+    pub fn addresses(&self) -> Vec<GlobalAddr> {
         self.0.pool.lock().lines.keys().copied().collect()
     }
 
-    /// The number of times that an operation accessed a line, to read or to write it.
-    pub(crate) fn reads(&self) -> u64 {
+    /// The number of calls that tried to access a line, to read or to write it.
+    pub fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
     }
 
     /// The number of lines that are allocated and not freed.
-    pub(crate) fn live_lines(&self) -> usize {
+    pub fn live_lines(&self) -> usize {
         self.0.pool.lock().live.len()
     }
 }
 
-pub(crate) fn executor(seed: u64) -> Executor<RealDriver> {
+/// An executor that changes between tasks often.
+pub fn executor(seed: u64) -> Executor<RealDriver> {
     // A small budget, so that operations with only hits also take turns.
     let config = ExecutorConfig { seed, coop_budget: 2, ..ExecutorConfig::default() };
     Executor::new(RealDriver::new(), config)
 }
 
-pub(crate) struct Ticket {
+/// Keeps a line in the cache.
+pub struct LocalTicket {
     shared: Arc<Shared>,
     frame: FrameId,
 }
 
-impl Drop for Ticket {
+/// An operation in progress: lines that are freed after its begin are not allocated again.
+pub struct LocalOperation {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for LocalOperation {
+    fn drop(&mut self) {
+        self.shared.pool.lock().operations.remove(&self.number);
+    }
+}
+
+impl Drop for LocalTicket {
     fn drop(&mut self) {
         let mut pool = self.shared.pool.lock();
         let frame = self.shared.cache.frame(self.frame);
@@ -146,7 +186,8 @@ impl Shared {
 
     fn try_obtain(&self, need: Need, random: u64) -> Result<Option<FrameId>, MemoryError> {
         let mut pool = self.pool.lock();
-        if !pool.live.contains(&need.addr) {
+        let freed = pool.freed.iter().any(|(_, addr)| *addr == need.addr);
+        if !freed && !pool.live.contains(&need.addr) {
             return Err(MemoryError::BadAddress { addr: need.addr });
         }
         let id = match self.cache.find(need.addr) {
@@ -174,7 +215,9 @@ impl Shared {
         }
         frame.reserve();
         for theft in 0..self.settings.thefts {
-            self.evict_random(&mut pool, random >> (8 * theft));
+            // Each theft has its own eight low bits of the number.
+            let bits = random.rotate_right((theft / 8 % 64) as u32);
+            self.evict_random(&mut pool, bits >> (theft % 8 * 8));
         }
         Ok(Some(id))
     }
@@ -187,8 +230,8 @@ impl Shared {
 }
 
 impl CoherentMemory for LocalMemory {
-    type Ticket = Ticket;
-    type Operation = ();
+    type Ticket = LocalTicket;
+    type Operation = LocalOperation;
 
     fn try_read(&self, addr: GlobalAddr) -> Result<OptimisticRead<'_>, Need> {
         let need = Need { addr, mode: AccessMode::Shared };
@@ -220,13 +263,13 @@ impl CoherentMemory for LocalMemory {
         self.shared.cache.prefetch(hint, payload);
     }
 
-    async fn ensure(&self, need: Need) -> Result<Ticket, MemoryError> {
+    async fn ensure(&self, need: Need) -> Result<LocalTicket, MemoryError> {
         for _ in 0..1_000_000 {
             for _ in 0..self.handle.random_below(3) {
                 self.handle.yield_now().await;
             }
             if let Some(frame) = self.shared.try_obtain(need, self.handle.random())? {
-                let ticket = Ticket { shared: self.shared.clone(), frame };
+                let ticket = LocalTicket { shared: self.shared.clone(), frame };
                 self.handle.yield_now().await;
                 return Ok(ticket);
             }
@@ -237,8 +280,8 @@ impl CoherentMemory for LocalMemory {
     async fn upgrade(
         &self,
         seen: ReadVersion,
-        ticket: Option<Ticket>,
-    ) -> Result<(Upgrade, Option<Ticket>), MemoryError> {
+        ticket: Option<LocalTicket>,
+    ) -> Result<(Upgrade, Option<LocalTicket>), MemoryError> {
         drop(ticket);
         let ticket = self.ensure(Need { addr: seen.addr, mode: AccessMode::Exclusive }).await?;
         Ok((Upgrade::Changed, Some(ticket)))
@@ -253,6 +296,17 @@ impl CoherentMemory for LocalMemory {
         let line_size = self.shared.settings.line_size;
         let fresh =
             GlobalAddr::new(MemoryNodeId(0), (pool.lines.len() + 1) as u64 * line_size as u64);
+        let (mut seen, free) = (Vec::new(), std::mem::take(&mut pool.freed));
+        for (last, addr) in free {
+            match pool.operations.first().is_some_and(|oldest| *oldest <= last) {
+                true => seen.push((last, addr)),
+                false => {
+                    self.shared.evict(&mut pool, addr);
+                    pool.free.push(addr);
+                }
+            }
+        }
+        pool.freed = seen;
         let addr = pool.free.pop().unwrap_or(fresh);
         pool.live.insert(addr);
         // The content of new lines is unspecified.
@@ -263,8 +317,8 @@ impl CoherentMemory for LocalMemory {
     async fn free(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
         let mut pool = self.shared.pool.lock();
         assert!(pool.live.remove(&addr), "{addr} freed twice");
-        self.shared.evict(&mut pool, addr);
-        pool.free.push(addr);
+        let last = pool.begun;
+        pool.freed.push((last, addr));
         Ok(())
     }
 
@@ -302,11 +356,54 @@ impl CoherentMemory for LocalMemory {
         &self.handle
     }
 
-    fn try_enter(&self) -> Option<()> {
-        Some(())
+    fn try_enter(&self) -> Option<LocalOperation> {
+        let mut pool = self.shared.pool.lock();
+        pool.begun += 1;
+        let number = pool.begun;
+        pool.operations.insert(number);
+        Some(LocalOperation { shared: self.shared.clone(), number })
     }
 
-    async fn enter(&self) -> Result<(), MemoryError> {
-        Ok(())
+    async fn enter(&self) -> Result<LocalOperation, MemoryError> {
+        match self.try_enter() {
+            Some(operation) => Ok(operation),
+            None => unreachable!("there is no epoch to publish"),
+        }
+    }
+
+    async fn mark(&self) -> Result<u64, MemoryError> {
+        self.handle.yield_now().await;
+        Ok(self.shared.pool.lock().begun)
+    }
+
+    async fn ended(&self) -> Result<u64, MemoryError> {
+        self.handle.yield_now().await;
+        let pool = self.shared.pool.lock();
+        Ok(pool.operations.first().copied().unwrap_or(pool.begun + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bug: more than eight thefts panicked, or evicted the same line again. Mechanism: the random
+    /// number was shifted by more bits than it has. Fix: eight thefts share one rotation of it.
+    #[test]
+    fn any_number_of_thefts_evicts_lines() {
+        let node = LocalNode::new(Settings { thefts: 20, ..Settings::CALM });
+        let mut executor = executor(1);
+        let memory = node.worker(executor.handle());
+        executor.block_on(async {
+            let mut lines = Vec::new();
+            for _ in 0..64 {
+                lines.push(memory.allocate().await.expect("room"));
+            }
+            for &addr in &lines {
+                drop(memory.ensure(Need { addr, mode: AccessMode::Shared }).await.expect("a line"));
+            }
+            let cached = node.0.pool.lock().cached.len();
+            assert!(cached < 32, "{cached} of 64 lines are still in the cache");
+        });
     }
 }

@@ -1,0 +1,156 @@
+//! The settings of the benchmark.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use latchwork_harness::{AppError, Plan, RunCluster, Warmup};
+use latchwork_workload::spatial::{ObjectConfig, SpatialKind, SpatialMix, SpatialPlaces};
+use serde_json::{Value, json};
+
+use crate::args::{BenchFlags, CommonFlags, Distribution};
+
+/// Operations to measure if the run has no limit.
+const OPERATIONS_DEFAULT: u64 = 200_000;
+
+/// A rate of inserts that no run reaches, in real time and in virtual time, for the size of memory.
+const INSERTS_S: f64 = 500_000.0;
+const INSERTS_S_VIRTUAL: f64 = 5_000_000.0;
+
+/// The settings of the benchmark.
+pub(crate) struct BenchSettings {
+    places: SpatialPlaces,
+    distribution: Distribution,
+    mix: SpatialMix,
+    entries: u64,
+    /// The part of the square that a window has.
+    selectivity: f64,
+    side: f64,
+    step: f64,
+    seed: u64,
+    operations: Option<u64>,
+    time: Option<Duration>,
+    warmup: Duration,
+    inserts_s: f64,
+    /// Entries that a query for the nearest returns.
+    pub(crate) neighbours: usize,
+    /// The clusters, their spread, and how they wander.
+    spots: (u64, f64, f64, u64),
+}
+
+impl BenchSettings {
+    /// Combines the flags.
+    ///
+    /// # Errors
+    /// One line about the first impossible setting.
+    pub(crate) fn new(
+        bench: &BenchFlags,
+        flags: &CommonFlags,
+        is_simulated: bool,
+    ) -> Result<BenchSettings, AppError> {
+        let seed = flags.cluster.seed;
+        let CommonFlags { spots, spread, spot_skew, wander, .. } = *flags;
+        let places = match bench.distribution {
+            Distribution::Uniform => SpatialPlaces::Uniform,
+            Distribution::Clustered => SpatialPlaces::clustered(spots, spread, seed),
+            Distribution::Hotspots => {
+                let places = SpatialPlaces::hot_spots(spots, (spread, spot_skew), wander, seed);
+                places.map_err(|error| {
+                    AppError::Usage(format!("--set spot-skew={spot_skew}: {error}"))
+                })?
+            }
+        };
+        let none = bench.operations.is_none() && bench.time.is_none();
+        Ok(BenchSettings {
+            places,
+            distribution: bench.distribution,
+            mix: bench.workload,
+            entries: bench.entries,
+            selectivity: bench.selectivity / 100.0,
+            side: flags.side,
+            step: flags.step,
+            seed,
+            operations: bench.operations.or(none.then_some(OPERATIONS_DEFAULT)),
+            time: bench.time,
+            warmup: bench.warmup,
+            inserts_s: if is_simulated { INSERTS_S_VIRTUAL } else { INSERTS_S },
+            neighbours: flags.neighbours,
+            spots: (spots, spread, spot_skew, wander),
+        })
+    }
+
+    /// The objects of a run with so many clients.
+    pub(crate) fn objects(&self, clients: u64) -> ObjectConfig {
+        ObjectConfig {
+            places: self.places.clone(),
+            mix: self.mix,
+            entries: self.entries,
+            clients,
+            side_max: self.side,
+            window_side: self.selectivity.sqrt(),
+            step_max: self.step,
+            seed: self.seed,
+        }
+    }
+
+    /// The plan of this process. Each process does its share of the common operations.
+    pub(crate) fn plan(&self, cluster: &RunCluster) -> Plan {
+        let warmup = match self.warmup {
+            Duration::ZERO => Warmup::Operations(0),
+            time => Warmup::Time(time),
+        };
+        let operations = self.operations.map(|all| cluster.share_of(all));
+        Plan { warmup, operations, time: self.time }
+    }
+
+    /// Entries at the end, at most.
+    pub(crate) fn entries_max(&self) -> u64 {
+        let inserts = self.mix.share(SpatialKind::Insert);
+        let seconds = |time: Duration| time.as_secs_f64() * self.inserts_s;
+        let by_time = self.time.map_or(f64::INFINITY, seconds);
+        let measured = self.operations.map_or(by_time, |count| by_time.min(count as f64));
+        self.entries + (inserts * (measured + seconds(self.warmup))) as u64
+    }
+
+    /// The settings for a result document.
+    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+        let (spots, spread, skew, wander) = self.spots;
+        let name = match self.distribution {
+            Distribution::Uniform => "uniform",
+            Distribution::Clustered => "clustered",
+            Distribution::Hotspots => "hotspots",
+        };
+        let mut all = vec![
+            ("entries", json!(self.entries)),
+            ("workload", json!(self.mix.to_string())),
+            ("distribution", json!(name)),
+            ("selectivity", json!(self.selectivity)),
+            ("side", json!(self.side)),
+            ("step", json!(self.step)),
+            ("neighbours", json!(self.neighbours)),
+            ("warmup_s", json!(self.warmup.as_secs_f64())),
+        ];
+        if self.distribution != Distribution::Uniform {
+            all.extend([("spots", json!(spots)), ("spread", json!(spread))]);
+        }
+        if self.distribution == Distribution::Hotspots {
+            all.extend([("spot_skew", json!(skew)), ("wander", json!(wander))]);
+        }
+        let operations = self.operations.map(|count| ("operations", json!(count)));
+        let time = self.time.map(|time| ("time_s", json!(time.as_secs_f64())));
+        all.extend(operations.into_iter().chain(time));
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// The workload in words, for people.
+    pub(crate) fn in_words(&self) -> String {
+        let described = self.describe();
+        let of = |name: &str| described.get(name).and_then(Value::as_str).unwrap_or_default();
+        format!(
+            "{} on {} objects, {}; windows of {} % of the square",
+            of("workload"),
+            self.entries,
+            of("distribution"),
+            100.0 * self.selectivity
+        )
+    }
+}

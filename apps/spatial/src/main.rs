@@ -1,0 +1,48 @@
+//! Places and boxes in an R-tree on many compute nodes: files, queries, a benchmark, pictures.
+//!
+//! ```text
+//!   args, settings       what is asked for; the files of data are read and checked
+//!        |
+//!   drive                load ──► query or benchmark ──► checks, on every worker of every node
+//!     file, geometry       rows of a CSV file; boxes and distances on a plane and on a sphere
+//!     index                the R-tree: opened, filled, asked
+//!     query, bench         questions about a file; objects in a square
+//!        |
+//!   outcome, picture     a table for people, lines for scripts, documents, the levels of the tree
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod digest;
+mod drive;
+mod file;
+mod geometry;
+mod index;
+mod outcome;
+mod picture;
+mod query;
+mod session;
+mod settings;
+
+use std::process::ExitCode;
+
+use latchwork_harness::AppError;
+use latchwork_harness::outcome::RunCheck;
+
+use args::Cli;
+use settings::Settings;
+
+fn main() -> ExitCode {
+    latchwork_harness::start("spatial", |cli: Cli| Settings::new(cli).and_then(run))
+}
+
+/// Runs the command; returns whether all checks succeeded.
+fn run(settings: Settings) -> Result<bool, AppError> {
+    let outcome = drive::drive(settings)?;
+    if outcome.is_told_here {
+        outcome.report()?;
+    }
+    Ok(outcome.checks.iter().all(RunCheck::is_good))
+}

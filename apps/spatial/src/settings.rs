@@ -1,0 +1,314 @@
+//! The settings of a run, checked before any process or thread starts. The files of data are read
+//! here, too.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use latchwork_cluster::ClusterConfig;
+use latchwork_files::Output;
+use latchwork_harness::{AppError, ClusterFlags, FabricChoice, output};
+use serde_json::{Value, json};
+
+use crate::args::{
+    Cli, Columns, Command, CommonFlags, DataFlags, LoadBy, LoadFlags, QueryFlags, QueryKind,
+};
+use crate::bench::BenchSettings;
+use crate::file::{ColumnNames, DataFile};
+use crate::geometry::{Area, Space};
+use crate::picture::Caption;
+use crate::query::{Query, Question};
+
+/// Workers of each node of a simulated network. The number is fixed, so that the machine's cores do
+/// not change the figures.
+const THREADS_SIMULATED: usize = 2;
+
+/// Bytes of an entry in a page, with its id, its payload and its share of inner pages.
+const ENTRY_BYTES: u64 = 52;
+
+/// All settings of a run.
+pub(crate) struct Settings {
+    pub(crate) cluster: ClusterConfig,
+    pub(crate) fabric: FabricChoice,
+    pub(crate) load_by: LoadBy,
+    pub(crate) task: Task,
+    pub(crate) svg: Option<Output>,
+    pub(crate) json: Option<Output>,
+}
+
+/// What to do.
+pub(crate) enum Task {
+    Load { data: DataFile, space: Space },
+    Query(Arc<Query>),
+    Bench(BenchSettings),
+}
+
+impl Task {
+    /// The name of the command.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Task::Load { .. } => "load",
+            Task::Query(_) => "query",
+            Task::Bench(_) => "bench",
+        }
+    }
+
+    /// The number of entries that all trees need room for.
+    pub(crate) fn entries(&self) -> u64 {
+        match self {
+            Task::Load { data, .. } => data.rows.len() as u64,
+            Task::Query(query) => {
+                let other = query.other.as_ref().map_or(0, |other| other.rows.len());
+                (query.data.rows.len() + other) as u64
+            }
+            Task::Bench(bench) => bench.entries_max(),
+        }
+    }
+}
+
+impl Settings {
+    /// Combines the flags, and reads the files.
+    ///
+    /// # Errors
+    /// One line about the first impossible setting, with valid values; what is wrong with a file.
+    pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
+        let Cli { command, flags } = cli;
+        let json = flags.output.destination()?;
+        let fabric = flags.fabric.choice()?;
+        flags.cluster.check_fabric(&fabric)?;
+        let is_load = matches!(command, Command::Load(_));
+        let load_by = if is_load { LoadBy::Inserts } else { LoadBy::Bulk };
+        let load_by = flags.load_by.unwrap_or(load_by);
+        let (task, svg) = match command {
+            Command::Load(load) => (read_load(&load)?, load.svg),
+            Command::Query(query) => {
+                (Task::Query(Arc::new(read_query(&query, &flags)?)), query.svg)
+            }
+            Command::Bench(bench) => {
+                let settings = BenchSettings::new(&bench, &flags, fabric.nic().is_some())?;
+                (Task::Bench(settings), bench.svg)
+            }
+        };
+        let svg = svg.as_deref().map(|path| output("--svg", path)).transpose()?;
+        let threads = flags.cluster.threads.unwrap_or_else(|| match fabric {
+            FabricChoice::Sim(_) => THREADS_SIMULATED,
+            _ => flags.cluster.threads_of_machine(),
+        });
+        let entries = task.entries();
+        let cluster =
+            flags.cluster.config(threads, &fabric, |config| memory_bytes(entries, config))?;
+        check_line(&cluster)?;
+        Ok(Settings { cluster, fabric, load_by, task, svg, json })
+    }
+
+    /// What a picture of the tree is about.
+    pub(crate) fn caption(&self) -> Caption {
+        let (what, space, entries) = match &self.task {
+            Task::Load { data, space } => (data.name(), *space, data.noun()),
+            Task::Query(query) => (query.data.name(), query.space, query.data.noun()),
+            Task::Bench(bench) => (bench.in_words(), Space::Plane, "objects"),
+        };
+        let how = match &self.task {
+            Task::Bench(_) => "at the end".to_owned(),
+            _ => format!("loaded by {}", self.load_by.in_words()),
+        };
+        Caption { title: format!("R-tree of {what}, {how}"), space, entries }
+    }
+
+    /// The settings for a result document, which all processes must share.
+    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+        let mut config = ClusterFlags::describe(&self.cluster);
+        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
+        add("command", self.task.name().into());
+        add("fabric", self.fabric.name().into());
+        add("load_by", self.load_by.name().into());
+        if let Some(nic) = self.fabric.nic() {
+            add("nic", nic.into());
+        }
+        let digest = |file: &DataFile| json!(format!("{:016x}", file.digest()));
+        match &self.task {
+            Task::Load { data, space } => {
+                add("space", space.name().into());
+                add("rows", data.rows_of_file().into());
+                add("data_digest", digest(data));
+            }
+            Task::Query(query) => {
+                add("space", query.space.name().into());
+                add("query", query.kind.name().into());
+                add("count", query.count.into());
+                add("rows", query.data.rows_of_file().into());
+                add("data_digest", digest(&query.data));
+                if let Some(other) = &query.other {
+                    add("other_rows", other.rows_of_file().into());
+                    add("other_digest", digest(other));
+                }
+                if query.kind == QueryKind::Join {
+                    add("within", query.within.into());
+                }
+                if let Question::Of(area) = &query.question {
+                    let [[west, south], [east, north]] = [area.low(), area.high()];
+                    let sides = [west, south, east, north].map(|side| side.to_string());
+                    add("window", sides.join(",").into());
+                }
+            }
+            Task::Bench(bench) => config.extend(bench.describe()),
+        }
+        config
+    }
+}
+
+/// Memory of each memory node with room for so many entries in half-full pages. Pages that are
+/// never written cost nothing, so the size is generous.
+pub(crate) fn memory_bytes(entries: u64, config: &ClusterConfig) -> u64 {
+    let room = u64::from(config.line_size).saturating_sub(256).max(256);
+    let lines = entries.saturating_mul(2 * ENTRY_BYTES) / room + 64;
+    let pool = lines.saturating_mul(u64::from(config.line_size) + 16);
+    // Chunks that the compute nodes have claimed, one of each memory node.
+    let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
+    let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
+    each.div_ceil(config.chunk_size).saturating_mul(config.chunk_size)
+}
+
+/// A page has room for entries on a line of any size that the harness allows.
+fn check_line(config: &ClusterConfig) -> Result<(), AppError> {
+    const LINE_MIN: u32 = 512;
+    match config.line_size < LINE_MIN {
+        true => {
+            Err(AppError::Usage(format!("--gcl-size {}: use {LINE_MIN} or more", config.line_size)))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The names of columns that flags give.
+fn names(
+    [longitude, latitude, label]: [&Option<Columns>; 3],
+    flags: [&'static str; 3],
+) -> ColumnNames {
+    let of = |columns: &Option<Columns>| columns.as_ref().map(|columns| columns.0.clone());
+    ColumnNames { longitude: of(longitude), latitude: of(latitude), label: of(label), flags }
+}
+
+fn data_names(data: &DataFlags) -> ColumnNames {
+    let flags = ["--longitude", "--latitude", "--label"];
+    names([&data.longitude, &data.latitude, &data.label], flags)
+}
+
+fn other_names(flags: &CommonFlags) -> ColumnNames {
+    let of = [&flags.other_longitude, &flags.other_latitude, &flags.other_label];
+    let told = ["--set other-longitude", "--set other-latitude", "--set other-label"];
+    names(of, told)
+}
+
+/// Files of a bounded number of rows, because queries number rows by 32 bits on the wire.
+fn read(path: &Path, names: &ColumnNames, space: Space) -> Result<DataFile, AppError> {
+    let file = DataFile::read(path, names, space)?;
+    match file.rows.is_empty() {
+        true => {
+            let columns = file.columns.concat().join(", ");
+            let rows = file.rows_of_file();
+            Err(AppError::Usage(format!(
+                "{}: none of its {rows} rows has coordinates in the columns {columns}",
+                path.display()
+            )))
+        }
+        false => Ok(file),
+    }
+}
+
+fn read_load(load: &LoadFlags) -> Result<Task, AppError> {
+    let space = Space::of(load.data.great_circle);
+    Ok(Task::Load { data: read(&load.file, &data_names(&load.data), space)?, space })
+}
+
+fn read_query(query: &QueryFlags, flags: &CommonFlags) -> Result<Query, AppError> {
+    let space = Space::of(query.columns.great_circle);
+    let kind = query.kind;
+    let what = query.what.as_deref();
+    if kind != QueryKind::Join && query.within.is_some() {
+        return Err(AppError::Usage(format!(
+            "--within: it is for query join; query {} has no distance",
+            kind.name()
+        )));
+    }
+    let question = question(kind, what, space)?;
+    let within = query.within.map_or(Ok(0.0), |within| {
+        let wrong = |what| AppError::Usage(format!("--within {within}: {what}"));
+        within.within(space).map_err(wrong)
+    })?;
+    let csv = query.csv.as_deref().map(|path| output("--csv", path)).transpose()?;
+    let data = read(&query.data, &data_names(&query.columns), space)?;
+    let other = match &question {
+        Question::Rows(path) => Some(read(path, &other_names(flags), space)?),
+        Question::Of(_) => None,
+    };
+    Ok(Query {
+        kind,
+        space,
+        question,
+        data,
+        other,
+        within,
+        count: query.count,
+        check: query.check,
+        csv,
+    })
+}
+
+/// What a query asks.
+fn question(kind: QueryKind, what: Option<&Path>, space: Space) -> Result<Question, AppError> {
+    let usage = |line: String| AppError::Usage(line);
+    let text = what.map(|what| what.display().to_string()).unwrap_or_default();
+    let given = |numbers: usize| numbers_of(&text).filter(|given| given.len() == numbers);
+    match kind {
+        QueryKind::Window => {
+            let sides = given(4).ok_or_else(|| {
+                usage(format!(
+                    "query window {text}: give the window as WEST,SOUTH,EAST,NORTH, as in 5.5,45,11,48"
+                ))
+            })?;
+            let window = space.window(sides[0], sides[1], sides[2], sides[3]);
+            let hint = match space {
+                Space::Plane => "; with --great-circle a window may cross the antimeridian",
+                Space::Sphere => "",
+            };
+            window
+                .map(Question::Of)
+                .map_err(|wrong| usage(format!("query window {text}: {wrong}{hint}")))
+        }
+        QueryKind::Point => {
+            let at = given(2).ok_or_else(|| {
+                usage(format!(
+                    "query point {text}: give the point as LONGITUDE,LATITUDE, as in 8.55,47.45"
+                ))
+            })?;
+            point(space, &at)
+                .map(Question::Of)
+                .map_err(|wrong| usage(format!("query point {text}: {wrong}")))
+        }
+        QueryKind::Nearest => match (given(2), what) {
+            (Some(at), _) => point(space, &at)
+                .map(Question::Of)
+                .map_err(|wrong| usage(format!("query nearest {text}: {wrong}"))),
+            (None, Some(path)) => Ok(Question::Rows(path.to_owned())),
+            (None, None) => Err(usage(
+                "query nearest: give a point as LONGITUDE,LATITUDE, or a CSV file".to_owned(),
+            )),
+        },
+        QueryKind::Join => {
+            let path = what.map(Path::to_owned);
+            path.map(Question::Rows)
+                .ok_or_else(|| usage("query join: give a second CSV file".to_owned()))
+        }
+    }
+}
+
+fn point(space: Space, at: &[f64]) -> Result<Area, crate::geometry::BadCorner> {
+    let corner = [at[0], at[1]];
+    space.boxed([corner, corner])
+}
+
+/// The numbers of a list with commas.
+fn numbers_of(text: &str) -> Option<Vec<f64>> {
+    text.split(',').map(|number| number.trim().parse().ok()).collect()
+}

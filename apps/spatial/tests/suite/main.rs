@@ -1,0 +1,11 @@
+//! Tests of the program.
+
+mod answers;
+mod bench;
+mod cli;
+mod common;
+mod fabrics;
+mod files;
+mod joined;
+mod real;
+mod signals;

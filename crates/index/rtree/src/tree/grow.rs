@@ -1,0 +1,53 @@
+//! Larger covers, from above: steps G1 and G2 of the [tree](super).
+
+use std::ops::ControlFlow;
+
+use latchwork_coherence::CoherentMemory;
+
+use super::RTree;
+use super::frame::Frame;
+use crate::{RTreeError, Rect};
+
+impl<M: CoherentMemory, const D: usize> RTree<M, D> {
+    /// Makes the cover of `at` contain `rect`. `shrinks` is the page's number of shrinks, read
+    /// before. `false`: the tree has changed, so begin again.
+    pub(super) async fn grow(
+        &self,
+        path: &[Frame<'_>],
+        at: &Frame<'_>,
+        rect: &Rect<D>,
+        shrinks: u32,
+    ) -> Result<bool, RTreeError> {
+        let (Some(parent), Some(link)) = (path.last(), at.link) else {
+            return Err(self.corrupt(at.addr, "the cover of the root is not everything"));
+        };
+        let Some((holder, _)) = self.holder(parent, at.addr).await? else { return Ok(false) };
+        // G1.
+        let grown = self.change(holder, |page| {
+            let slot = page.find_child(at.addr).filter(|_| page.level() > 0);
+            let Some(slot) = slot else { return ControlFlow::Break(()) };
+            let mut now = page.link(slot);
+            if now.expects != link.expects || !page.cover().contains(rect) {
+                return ControlFlow::Break(());
+            }
+            now.grows = now.grows.wrapping_add(1);
+            page.set_rect(slot, &page.rect(slot).union(rect));
+            page.set_link(slot, now);
+            ControlFlow::Continue(())
+        });
+        let rules = &self.config.rules;
+        if rules.parents_grow && grown.await?.is_break() {
+            return Ok(false);
+        }
+        // G2.
+        let grown = self.change(at.addr, |page| {
+            let overtaken = page.shrinks() != shrinks && rules.shrinks_give_way;
+            if page.is_dead() || page.sequence() != link.expects || overtaken {
+                return ControlFlow::Break(());
+            }
+            page.set_cover(&page.cover().union(rect));
+            ControlFlow::Continue(())
+        });
+        Ok(grown.await?.is_continue())
+    }
+}

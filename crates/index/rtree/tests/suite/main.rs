@@ -1,0 +1,11 @@
+//! The tests of `latchwork-rtree`, as one program.
+
+mod common;
+mod concurrent;
+mod edges;
+mod levels;
+mod model;
+mod moves;
+mod rstar;
+mod size;
+mod threads;
