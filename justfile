@@ -58,11 +58,15 @@ check:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     scripts/check-book.sh
 
-# What is known within a minute of a small change: formatting, the rules of the house, unit tests.
-quick:
+# What the gate leaves out, a line for each step, in some twenty minutes: `just long loom fuzz` runs two of them.
+long *STEPS:
+    scripts/long.sh "$@"
+
+# What is known within a minute of a small change in one crate: formatting, lints and tests of that package.
+quick PACKAGE:
     cargo fmt --all --check
-    cargo xtask house
-    cargo test --workspace --lib --quiet
+    cargo clippy --package {{ PACKAGE }} --all-targets -- -D warnings
+    cargo test --package {{ PACKAGE }} --quiet
 
 # All tests. With cargo-nextest they run in parallel, and doctests follow.
 test *ARGS:
