@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: scripts/long.sh [STEP..]
 # The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
-# named: sockets loom rustdoc shared-writes libibverbs soft-roce reproduce matrix fuzz worlds hunt
-# rtree. Prints a line for each step, keeps its output under target/long, and goes on after a
+# named: sockets loom rustdoc mdbook shared-writes libibverbs soft-roce reproduce matrix fuzz worlds
+# hunt rtree. Prints a line for each step, keeps its output under target/long, and goes on after a
 # failure. Exit status 1 if a step failed. LONG_MINUTES sets the time of each hunt (2), LONG_SEED
 # the first seed of the hunts and of the fuzzer; without it the clock draws one, which is printed.
 set -uo pipefail
@@ -16,7 +16,7 @@ seed=${LONG_SEED:-$(date +%s%N)}
 out=$target/long
 mkdir -p "$out"
 wanted=" $* "
-known=" sockets loom rustdoc shared-writes libibverbs soft-roce reproduce matrix fuzz worlds hunt rtree "
+known=" sockets loom rustdoc mdbook shared-writes libibverbs soft-roce reproduce matrix fuzz worlds hunt rtree "
 for each; do
     [[ $known == *" $each "* ]] || { echo "long: there is no step $each; there are$known" >&2; exit 2; }
 done
@@ -41,6 +41,9 @@ or_skip() {
     "$@"
 }
 rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
+book() {
+    if command -v mdbook >/dev/null; then mdbook build docs; else echo "skipped: no mdbook"; fi
+}
 shared_writes() {
     if ! command -v valgrind >/dev/null; then
         { apt-get update -qq && apt-get install -y -qq valgrind; } ||
@@ -62,6 +65,7 @@ echo "long: seed $seed, hunts of $minutes minutes"
 step sockets cargo clippy -p latchwork-cluster --all-targets --locked -- -D warnings
 step loom scripts/loom.sh
 step rustdoc rustdoc
+step mdbook book
 step shared-writes shared_writes
 step libibverbs or_skip scripts/check-ibv-layout.sh "no cmake or libclang" scripts/check-ibv-layout.sh
 step soft-roce or_skip scripts/rxe-vm.sh "no virtual machine" scripts/test-ibv.sh
