@@ -141,7 +141,7 @@ compare *ARGS:
 compare-spatial *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- spatial --markdown docs/evidence/comparison-spatial.md --plot docs/evidence/comparison-spatial/plot.svg --json target/compare/comparison-spatial.json "$@"
 
-# The book's pictures and the generated parts of its reference, after a change of their sources.
+# The book's pictures and its table of counters, after a change of their sources.
 book:
     scripts/draw.sh
     scripts/reference.sh

@@ -5,8 +5,8 @@
 # - every relative link (README included) leads to a file and, where it names one, to a heading;
 # - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists;
 # - every picture is what its text says (scripts/draw.sh), and stands in a page;
-# - the generated parts of the reference are what the sources say (scripts/reference.sh), and so are
-#   the counted lines of the R-tree (scripts/coherence-lines.sh).
+# - the table of counters is what the source says (scripts/reference.sh), and so are the counted lines
+#   of the R-tree (scripts/coherence-lines.sh).
 # Prints each fault; exit status 1 when there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,7 +73,7 @@ done < <(grep -rnoIE --exclude-dir={target,.git,book} --exclude=glossary.md \
     '\bdocs/[a-z/-]+\.md(#[a-z0-9_-]+)?' . | grep -v '^\./xtask/src/' | sed -E 's/^\.\///; s/:[0-9]+:/:/' | sort -u)
 
 scripts/draw.sh --check || fault "pictures are not what their texts say"
-scripts/reference.sh --check || fault "the reference is not what the sources say"
+scripts/reference.sh --check || fault "the counters are not what the source says"
 scripts/coherence-lines.sh --check || fault "the R-tree's lines have changed"
 for picture in "$book"/pictures/*.svg; do
     grep -qF "pictures/${picture##*/})" $pages || fault "$picture stands in no page"
