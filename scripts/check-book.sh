@@ -5,8 +5,8 @@
 # - every relative link (README included) leads to a file and, where it names one, to a heading;
 # - every page that code, scripts or settings name (`docs/FOLDER/PAGE.md#heading`) exists;
 # - every picture is what its text says (scripts/draw.sh), and stands in a page;
-# - the table of counters is what the source says (scripts/reference.sh), and so are the counted lines
-#   of the R-tree (scripts/coherence-lines.sh).
+# - the table of counters is what the source says (scripts/reference.sh), and so are the counted
+#   lines of the R-tree (scripts/coherence-lines.sh).
 # Prints each fault; exit status 1 when there is any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
