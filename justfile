@@ -137,9 +137,9 @@ reproduce *ARGS:
 compare *ARGS:
     cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- --markdown docs/evidence/comparison.md --plot docs/evidence/comparison/plot.svg --json target/compare/comparison.json "$@"
 
-# The R-tree beside R-trees of other crates; fills docs/evidence/comparison-spatial.md. `just compare-spatial --boxes 100k`.
+# The R-tree beside R-trees of other crates; fills docs/reference/spatial.md. `just compare-spatial --boxes 100k`.
 compare-spatial *ARGS:
-    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- spatial --markdown docs/evidence/comparison-spatial.md --plot docs/evidence/comparison-spatial/plot.svg --json target/compare/comparison-spatial.json "$@"
+    cargo run --release --manifest-path benches/compare/Cargo.toml --target-dir target/compare -- spatial --markdown docs/reference/spatial.md --plot docs/evidence/comparison-spatial/plot.svg --json target/compare/comparison-spatial.json "$@"
 
 # The book's pictures and its table of counters, after a change of their sources.
 book:

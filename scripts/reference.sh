@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills the table of docs/reference/counters.md: the counters of a node, with their documentation.
+# Fills the table of docs/reference/settings.md: the counters of a node, with their documentation.
 #   scripts/reference.sh            writes the page
 #   scripts/reference.sh --check    writes nothing; exit status 1 when the page differs
 set -euo pipefail
@@ -17,7 +17,7 @@ source=$(grep -rl --include='*.rs' '^counters! {' crates)
     echo "reference: the counters of a node are in one file, and not in: $source" >&2
     exit 1
 }
-page=docs/reference/counters.md
+page=docs/reference/settings.md
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT
 awk '

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills the tables, the plot and the picture of docs/evidence/spatial.md. All benchmark figures are
+# Fills the tables, the plot and the picture of docs/reference/spatial.md. All benchmark figures are
 # virtual: the same on every machine. Takes some minutes; JOBS=1 runs side by side.
 #
 #   scripts/spatial.sh              builds spatial and figure, and runs everything
@@ -15,7 +15,7 @@ if [ -z "$programs" ]; then
     cargo build --release --locked --quiet --bin spatial --bin figure
     programs=${CARGO_TARGET_DIR:-target}/release
 fi
-page=docs/evidence/spatial.md pictures=docs/evidence/spatial
+page=docs/reference/spatial.md pictures=docs/evidence/spatial
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/points" "$pictures"

@@ -1,4 +1,4 @@
-//! The bytes on a connection: see "The wire format" in `docs/internals/tcp.md`.
+//! The bytes on a connection: see "The wire format" in `docs/internals/fabrics.md`.
 //!
 //! The functions of this module are pure: they parse bytes into values that borrow from the bytes,
 //! or append bytes to a buffer. A length that a peer sends is checked before memory is allocated
