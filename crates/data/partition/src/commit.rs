@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use latchwork_coherence::{LineLocks, UserMessages};
-use latchwork_history::{Record, TransactionOutcome};
+use latchwork_record::{Record, TransactionOutcome};
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_strict::strict_assert;
 use latchwork_txn::{Scheme, Timestamp, TxnError, Validated};

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use latchwork_coherence::{LineLocks, UserMessages};
-use latchwork_history::Recorder;
+use latchwork_record::Recorder;
 use latchwork_runtime::Time;
 use latchwork_txn::{Conflict, Database, Table, TableId, Timestamp, TxnError};
 

@@ -11,7 +11,7 @@
 //! participant that has only read ends with a validation after all parts have prepared.
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::Record;
+use latchwork_record::Record;
 use latchwork_runtime::Time;
 use latchwork_txn::{Prepared, Transaction, Validated};
 

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
 use latchwork_coherence::{LineLocks, UserMessages};
-use latchwork_history::Record;
+use latchwork_record::Record;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_txn::{Prepared, Range, Scheme, Timestamp, Transaction, TxnError, Validated};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Add;
 use std::sync::Arc;
 
-use latchwork_history::Record;
+use latchwork_record::Record;
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_txn::{Timestamp, TxnError};
 use latchwork_verbs::ComputeNodeId;

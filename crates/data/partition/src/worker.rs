@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_coherence::{LineLocks, MessageHandler, UserMessages};
-use latchwork_history::Recorder;
+use latchwork_record::Recorder;
 use latchwork_txn::{Database, Table, TxnError};
 
 use crate::fragments::{Assembly, worker_of};

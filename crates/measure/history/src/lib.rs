@@ -2,26 +2,16 @@
 //! explains the answers of recorded calls.
 //!
 //! Calls have the module [`calls`], with checkers of linearizability, sequential consistency and
-//! store buffers. The rest of the crate is about transactions:
+//! store buffers. The rest of the crate is about transactions, as the crate `latchwork-record`
+//! records them:
 //!
 //! ```text
-//!   worker ── Recorder: begin, read, scan, write, finish ──┐
-//!   worker ── Recorder                                     ├──► Recording ──► file of JSON lines, or memory
-//!   worker ── Recorder                                     ┘                          │
-//!                                                                                  History
-//!                       ┌─────────────────────────────────────────────────────────────┼──────────────┐
-//!                       ▼                                                             ▼              ▼
-//!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report    write_edn    History::write
+//!                                          TransactionHistory
+//!                       ┌───────────────────────────┴───────────────────────────┐
+//!                       ▼                                                       ▼
+//!   check: versions in the order of timestamps ──► graph ──► cycles ──► Report  write_edn
 //! ```
 //!
-//! The crate knows no store and no concurrency control. A recorded transaction has the rows that
-//! the transaction read and wrote, and the ranges of its scans. The commit timestamp of the writer
-//! names the version of a row.
-//!
-//! - [`Recording`], [`Recorder`], [`Record`]: how to record a history. Each call of a recorder that
-//!   is off costs one branch.
-//! - [`TransactionHistory`] (`History` in the picture), [`RecordedTransaction`],
-//!   [`RecordedOperation`]: the recorded history. The book has the file's format.
 //! - [`check`]: builds Adya's dependency graph and searches it for cycles. The [`HistoryReport`]
 //!   names each cycle as the literature does.
 //! - [`write_edn`]: exports the history to Elle, a checker of Jepsen.
@@ -70,18 +60,13 @@
 pub mod calls;
 mod check;
 mod elle;
-mod event;
-mod file;
-mod hex;
-mod recorder;
 
 pub use check::{
     CheckOptions, Class, CycleStep, Dependency, HistoryReport, HistoryViolation, check,
 };
 pub use elle::{ElleModel, write_edn};
-pub use event::{
-    Direction, RecordedChange, RecordedOperation, RecordedTransaction, RowVersion, Scan, SeenKey,
-    TransactionHistory, TransactionId, TransactionOutcome,
+pub use latchwork_record::{
+    Direction, HistoryError, Record, RecordedChange, RecordedOperation, RecordedTransaction,
+    Recorder, Recording, RowVersion, Scan, ScanId, SeenKey, TransactionHistory, TransactionId,
+    TransactionOutcome,
 };
-pub use file::{FORMAT, HistoryError};
-pub use recorder::{Record, Recorder, Recording, ScanId};

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::{Record, Recorder, TransactionOutcome};
+use latchwork_record::{Record, Recorder, TransactionOutcome};
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;

@@ -1,7 +1,7 @@
 //! The undo of a transaction that has failed, or whose caller decides so.
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_strict::strict_assert;
 
 use super::in_phase::{InPhase, Phase};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use latchwork_coherence::{AccessMode, LineLocks};
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_strict::strict_check;
 use latchwork_wal::Timestamp;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use latchwork_coherence::{AccessMode, LineLocks};
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_strict::strict_assert;
 use latchwork_wal::Timestamp;
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! The log append of a commit, and the wait until the log acknowledges its log record.
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_wal::{LogRecord, LogRecordKind, Position, Timestamp, WalError};
 
 use super::in_phase::{InPhase, Parts};

@@ -86,7 +86,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_wal::Timestamp;
 
 use crate::{Database, TxnError};

@@ -30,7 +30,7 @@
 //! was to be undone releases its locks, but its entries and pending rows may stay until a restart.
 
 use latchwork_coherence::{AccessMode, LineLocks};
-use latchwork_history::TransactionOutcome;
+use latchwork_record::TransactionOutcome;
 use latchwork_wal::{Position, Timestamp};
 
 use super::in_phase::{InPhase, Parts, Phase};

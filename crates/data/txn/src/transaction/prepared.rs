@@ -3,7 +3,7 @@
 use std::fmt;
 
 use latchwork_coherence::LineLocks;
-use latchwork_history::Record;
+use latchwork_record::Record;
 use latchwork_strict::strict_assert;
 use latchwork_wal::{LogRecord, Timestamp, WalError};
 

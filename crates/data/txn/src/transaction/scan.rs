@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks};
-use latchwork_history::Direction;
+use latchwork_record::Direction;
 
 use super::scratch::{Batch, Scratch};
 use super::state::{Change, Read, State, hash_of, index_number};

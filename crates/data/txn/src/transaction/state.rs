@@ -6,7 +6,7 @@ use std::ops::Range;
 use latchwork_blink::Leaf;
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks};
-use latchwork_history::Record;
+use latchwork_record::Record;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use latchwork_wal::{TableId, Timestamp};
@@ -385,7 +385,7 @@ impl<M: LineLocks> State<M> {
                 }
             }
         }
-        use latchwork_history::RecordedChange::{Delete, Put};
+        use latchwork_record::RecordedChange::{Delete, Put};
         gone.iter().for_each(|(table, key)| record.write(*table, key, Delete));
         come.iter().for_each(|(table, key)| record.write(*table, key, Put));
         self.record = record;

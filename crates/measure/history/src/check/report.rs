@@ -240,7 +240,7 @@ pub(crate) fn name(index: &Index<'_>, key: u32) -> String {
     let is_text = !key.is_empty() && key.iter().all(|byte| byte.is_ascii_graphic());
     let key = match is_text {
         true => String::from_utf8_lossy(key).into_owned(),
-        false => format!("0x{}", crate::hex::encode(key)),
+        false => format!("0x{}", data_encoding::HEXLOWER.encode(key)),
     };
     format!("{table}/{key}")
 }

@@ -3,6 +3,5 @@
 mod anomalies;
 mod common;
 mod oracle;
-mod recording;
 mod scale;
 mod stores;

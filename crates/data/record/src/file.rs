@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The version of the file format. The crate writes and reads only this version.
-pub const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// The name of the format in the first line of a file.
 const NAME: &str = "latchwork-history";

@@ -153,7 +153,7 @@ impl Drop for Worker {
 ///
 /// ```
 /// use std::ops::Bound;
-/// use latchwork_history::{Direction, RecordedChange, Recording, TransactionOutcome};
+/// use latchwork_record::{Direction, RecordedChange, Recording, TransactionOutcome};
 ///
 /// let recording = Recording::memory(0);
 /// let recorder = recording.recorder();

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::ops::Bound;
 use std::path::Path;
 
-use latchwork_history::{
+use latchwork_record::{
     Direction, HistoryError, RecordedChange, Recorder, Recording, TransactionHistory,
     TransactionId, TransactionOutcome,
 };
