@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   worker ── Recorder: begin, read, scan, write, finish ──┐
-//!   worker ── Recorder                                     ├──► Recording ──► file of JSON lines, or memory
-//!   worker ── Recorder                                     ┘                          │
-//!                                                                              TransactionHistory
+//!   worker ── Recorder                                     ├──► Recording ──► file or memory
+//!   worker ── Recorder                                     ┘                        │
+//!                                                                          TransactionHistory
 //! ```
 //!
 //! The crate knows no store and no concurrency control. A recorded transaction has the rows that
