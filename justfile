@@ -46,9 +46,9 @@ worlds:
     cargo build --release --bin sim
     scripts/replay-worlds.sh target/release/sim
 
-# The rules of the house: imports, layers, comments, words, flags. `just house --count` prints a table.
-house *ARGS:
-    cargo xtask house "$@"
+# The rules of the house: circles of imports, layers, words, comments.
+house:
+    cargo xtask house
 
 # Formatting, the rules of the house, lints, documentation, the book's links.
 check:

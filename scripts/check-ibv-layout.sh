@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares the structures and constants of libibverbs in crates/fabric/verbs-ibv with those that
 # bindgen makes from its headers. Needs cmake and libclang, which the normal build must not need.
-#   scripts/check-ibv-layout.sh [--prepare | ARGUMENTS OF CARGO TEST]        --prepare only installs what is missing
+#   scripts/check-ibv-layout.sh [--prepare | ARGUMENTS OF CARGO TEST]
+# --prepare only installs what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 missing=()

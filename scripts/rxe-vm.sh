@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Real verbs without RDMA hardware. Boots a stock Debian kernel with Soft-RoCE (rdma_rxe) in QEMU, with several RDMA devices on an Ethernet
-# bridge. Runs a command there as root, streams its output, and ends with its exit status.
-#   scripts/rxe-vm.sh [--hosts N] [--limit SECONDS] [--memory MIB] [--share DIRECTORY]... [--env NAME=VALUE]... [--console] [--count] COMMAND [ARGUMENT]...
+# Real verbs without RDMA hardware. Boots a stock Debian kernel with Soft-RoCE (rdma_rxe) in QEMU,
+# with several RDMA devices on an Ethernet bridge. Runs a command there as root, streams its output,
+# and ends with its exit status.
+#   scripts/rxe-vm.sh [--hosts N] [--limit SECONDS] [--memory MIB] [--share DIRECTORY]...
+#                     [--env NAME=VALUE]... [--console] [--count] COMMAND [ARGUMENT]...
 #   scripts/rxe-vm.sh --prepare          only fetches and unpacks the kernel
-# The command sees the host's /usr, this repository, its own directory and the shared ones, all read-only at their own paths. Host i of N
-# (default: 3) is the device rxe<i> with the address 10.77.0.<i>. The machine has no network card, so nothing reaches the outside.
-# With --count there is one processor, and time is its executed instructions, 2 ns each, however busy the host is: a program that
-# measures itself counts instructions, its own and the kernel's.
-# As cargo's runner: CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/rxe-vm.sh cargo test -p latchwork-verbs-ibv
+# The command sees the host's /usr, this repository, its own directory and the shared ones, all
+# read-only at their own paths. Host i of N (default: 3) is the device rxe<i> with the address
+# 10.77.0.<i>. The machine has no network card, so nothing reaches the outside.
+# With --count there is one processor, and time is its executed instructions, 2 ns each, however
+# busy the host is: a program that measures itself counts instructions, its own and the kernel's.
+# As cargo's runner:
+#   CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/rxe-vm.sh cargo test -p ..
 # Exit status: the command's; 124 out of time; 125 no virtual machine; 2 wrong usage.
 set -euo pipefail
 
-usage() { sed -n '2,11s/^# \?//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,15s/^# \?//p' "$0" >&2; exit 2; }
 die() { echo "rxe-vm: $1" >&2; exit "${2:-125}"; }
 number() { [[ ${1:-} =~ ^[1-9][0-9]{0,5}$ ]] || die "not a positive number: ${1:-}" 2; }
 
@@ -34,7 +38,7 @@ done
 [ -n "$prepare" ] || [ $# -gt 0 ] || usage
 [ "$hosts" -le 32 ] || die "at most 32 hosts" 2
 
-# ---- what the host lacks -----------------------------------------------------------------------------
+# ---- what the host lacks -------------------------------------------------------------------------
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -61,7 +65,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         install "${missing[@]}" >&2 || die "these Debian packages could not be installed: ${missing[*]}"
 fi
 
-# ---- what ends with this script ----------------------------------------------------------------------
+# ---- what ends with this script ------------------------------------------------------------------
 
 work=$(mktemp -d)
 started=()
@@ -74,7 +78,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# ---- the kernel, fetched and unpacked once -----------------------------------------------------------
+# ---- the kernel, fetched and unpacked once -------------------------------------------------------
 
 # The guest's modules; their dependencies are added. Modules that a kernel has built in are skipped.
 modules=(virtio_pci virtio_console 9pnet_virtio 9p ib_uverbs rdma_ucm crc32_generic rdma_rxe veth bridge sch_netem)
@@ -117,7 +121,7 @@ fi
 flock -u 9
 [ -z "$prepare" ] || exit 0
 
-# ---- the rest of the guest's first file system -------------------------------------------------------
+# ---- the rest of the guest's first file system ---------------------------------------------------
 
 case $1 in */*) [ ! -e "$1" ] || shares+=("$(dirname -- "$(realpath -e -- "$1")")") ;; esac
 guest=$work/guest
@@ -149,7 +153,7 @@ done < <(printf '%s\n' /usr "${shares[@]}" | sort -u)
 } >"$guest/run/command"
 { cat "$kernel/base.cpio"; (cd "$guest" && find . | cpio -o -H newc --quiet); } >"$work/initrd"
 
-# ---- boots -------------------------------------------------------------------------------------------
+# ---- boots ---------------------------------------------------------------------------------------
 
 # Two processors, or one with a clock that counts its instructions.
 processors=(-accel 'tcg,thread=multi' -smp 2)
@@ -164,8 +168,10 @@ deadline=$((SECONDS + limit))
 over='rxe-vm: \(ready\|failed\)'
 mkfifo "$work/out" "$work/err"
 
-# The guest's clock is the processor's counter, which is cheap to read: QEMU emulates any other clock as a device.
-# Boots once. Afterwards the file `status` has the command's status, if the command ran. Sets `ended` to QEMU's exit status.
+# The guest's clock is the processor's counter, which is cheap to read: QEMU emulates any other
+# clock as a device.
+# Boots once. Afterwards the file `status` has the command's status, if the command ran. Sets
+# `ended` to QEMU's exit status.
 boot() {
     : >"$work/status"
     : >"$work/console"
@@ -202,8 +208,8 @@ boot() {
     [ -z "$console" ] || cat "$work/console" >&2
 }
 
-# Now and then emulation loses a race with the kernel while it boots (the kernel patches its own code). A guest that has not
-# reached the command is booted again.
+# Now and then emulation loses a race with the kernel while it boots (the kernel patches its own
+# code). A guest that has not reached the command is booted again.
 for attempt in 1 2 3; do
     rm -f "$work/stuck"
     [ "$SECONDS" -lt "$deadline" ] || { ended=124; break; }

@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# usage: scripts/shake-tests.sh [--loads "LOAD ..."] [--limit SECONDS] [--built] PATTERN [ROUNDS [TEST ...]]
+# usage: scripts/shake-tests.sh [--loads "LOAD ..."] [--limit SECONDS] [--built]
+#                               PATTERN [ROUNDS [TEST ...]]
 # Runs test programs again and again, on a machine that is idle, busy, small or halting, to find the
 # tests that fail only sometimes. PATTERN is an extended regular expression for CRATE/PROGRAM, as in
 # 'cluster/killed', '^verbs-tcp/' or 'ycsb/(cli|signals)$'. The tests inside a library are
 # CRATE/latchwork_CRATE. TESTs are names, or parts of names, as for cargo.
 #
-#   idle     the machine as it is             crowded   all tests of a program at once, on one busy core
-#   busy     four busy loops for each core    niced     the same loops, with priority over the tests
-#   small    one core for all                 halting   all of a test's processes stand still for some seconds,
-#   serial   one test at a time                         again and again, as a guest of a busy host
+#   idle     the machine as it is
+#   busy     four busy loops for each core
+#   niced    the same loops, with priority over the tests
+#   small    one core for all
+#   serial   one test at a time
+#   crowded  all tests of a program at once, on one busy core
+#   halting  all of a test's processes stand still for some seconds, again and again, as a guest of
+#            a busy host
 #
 # Each program runs ROUNDS times (3). The output of a failed run is kept under target/shaken. The
 # last lines list the failed tests and how often each failed. Exit status 1 if any did. --built

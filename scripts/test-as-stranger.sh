@@ -4,8 +4,8 @@
 # Runs the tests as a user without any rights on the machine. They run from a copy of this checkout
 # that no process can write, with a separate target directory, under nohup. They have no home
 # directory and no variables except PATH and TMPDIR. If root starts the script, each test program
-# runs as root and as NAME (nobody); else as the present user. CARGO ARGUMENTs select the tests, as
-# in `-p latchwork-memnode-app`; without them the whole workspace is tested.
+# runs as root and as NAME (`nobody`); else as the present user. CARGO ARGUMENTs select the tests,
+# as in `-p latchwork-memnode-app`; without them the whole workspace is tested.
 #
 # The target directory is STRANGER_TARGET (default: a new one under TMPDIR, which takes a whole
 # build). --keep keeps it, and the logs of failed programs. --here takes no copy: this checkout is

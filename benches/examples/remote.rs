@@ -182,7 +182,7 @@ fn limits(time: Duration) {
     });
 }
 
-// ---- two nodes -----------------------------------------------------------------------------------------
+// ---- two nodes ----------------------------------------------------------------------------------
 
 /// Repeats `ROUNDS` times: an access by the first node, then one by the second. Returns the mean
 /// time that each node spent on an access of its own, in nanoseconds. A waiting node polls, and so

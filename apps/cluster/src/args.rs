@@ -160,7 +160,7 @@ pub(crate) struct Run {
     /// Seconds that the others may go on when one has failed.
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) grace: Duration,
-    /// Seconds that a process has to end when it is told to, before it is killed.
+    /// Seconds that a process has to end after its signal, before it is killed.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds_or_none, help_heading = "Limits")]
     pub(crate) kill_after: Duration,
     /// Seconds that memory nodes wait for compute nodes to leave, at the end.

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn who_exchanges_its_program_is_not_overlooked() {
+    fn a_process_that_exchanges_its_program_is_not_overlooked() {
         let mark = format!("{PREFIX}of-programs-{}", std::process::id());
         let own = std::env::current_exe().expect("this program's name");
         for _ in 0..100 {

@@ -50,7 +50,7 @@ struct Histories {
 struct Check {
     #[command(flatten)]
     histories: Histories,
-    /// Also in an order that real time permits: who was over before another began comes before it.
+    /// Also in an order that real time permits: what ended before another began comes before it.
     #[arg(long)]
     strict: bool,
     /// The most violations of each kind that are shown.

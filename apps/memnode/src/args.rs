@@ -9,7 +9,7 @@ use latchwork_harness::{FabricFlags, Named, NamesFiles};
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
 /// without it.
 ///
-/// It meets the others in the store that --join names, and serves until it is told to stop
+/// It meets the others in the store that --join names, and serves until a signal to stop
 /// (SIGTERM, SIGINT, SIGHUP). Then it waits for the compute nodes to leave, since what it holds is
 /// lost with it. A second signal ends it at once.
 #[derive(Debug, Parser)]

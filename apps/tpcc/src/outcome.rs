@@ -282,7 +282,7 @@ mod tests {
     use crate::settings::Settings;
 
     #[test]
-    fn what_went_wrong_behind_the_backs_of_transactions_is_told() {
+    fn what_went_wrong_behind_the_backs_of_transactions_is_reported() {
         let cli = command_line("tpcc", ["tpcc", "-w", "1", "--set", "items=100"]).expect("flags");
         let session =
             Arc::new(Session::new(Settings::new(cli).expect("settings"), "test".to_owned()));

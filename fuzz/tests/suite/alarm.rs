@@ -7,7 +7,7 @@ use latchwork_fuzz::{Corpus, FuzzTarget, rounds};
 use tempfile::TempDir;
 
 /// A corpus whose input is one changed byte away from this seeded bug.
-fn planted(bug: &str) -> TempDir {
+fn seeded(bug: &str) -> TempDir {
     let home = TempDir::new().expect("a folder");
     let folder = home.path().join("corpus/planted");
     std::fs::create_dir_all(&folder).expect("made");
@@ -30,7 +30,7 @@ fn failures(home: &Path) -> Vec<PathBuf> {
 
 /// Checks how the fuzzer reports the bug `bug`, and how the replay of its input ends.
 fn found(bug: &str, said: &str) {
-    let home = planted(bug);
+    let home = seeded(bug);
     let output = fuzz(home.path(), &["--time", "60", "--seed", "1", "planted"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{bug}: {error}");
@@ -64,7 +64,7 @@ fn an_input_that_takes_all_memory_is_found_and_replays() {
 
 #[test]
 fn a_clean_target_ends_with_success_and_leaves_nothing() {
-    let home = planted("qqqqqqqqqqqqqqqqqqqqqqqq");
+    let home = seeded("qqqqqqqqqqqqqqqqqqqqqqqq");
     let output = fuzz(home.path(), &["--time", "1", "planted"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("planted: "), "a line of its own");
@@ -81,7 +81,7 @@ fn an_unknown_target_is_an_error_that_names_the_known_ones() {
 /// An ordinary test finds the bug too, and prints how to replay the input.
 #[test]
 fn a_panic_in_a_test_names_the_input_that_replays_it() {
-    let home = planted("panic");
+    let home = seeded("panic");
     let corpus = Corpus::load(&home.path().join("corpus/planted")).expect("readable");
     let target = FuzzTarget::find("planted").expect("known");
     let failure = rounds(target, &corpus, 1, target.tried).expect_err("planted");

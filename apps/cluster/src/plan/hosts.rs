@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_told_with_its_line() {
+    fn what_is_no_host_is_refused_with_its_line() {
         assert_eq!(
             parse("\n-oProxyCommand=x").expect_err("no host"),
             "line 2: write HOST [ADDRESS] [DEVICE]"

@@ -37,7 +37,7 @@ fn has(plan: &Plan, node: &str, words: &str) -> bool {
 }
 
 #[test]
-fn each_process_is_told_its_number_and_how_many_there_are() {
+fn each_process_gets_its_number_and_how_many_there_are() {
     let plan = plan(
         "--memory-nodes 2 --compute-nodes 3 --memory-mb 1G --fabric ibverbs --device a,b --device c --gid-index 3",
     );

@@ -100,7 +100,7 @@ fn a_value_is_near_or_missed_and_bounds_hold_or_do_not() {
 }
 
 #[test]
-fn each_cell_counts_and_the_worst_is_told() {
+fn each_cell_counts_and_the_worst_is_reported() {
     let mut all = claim(ClaimKind::Ratio, "series='SELCC'", "series='SEL'", 1.0);
     (all.paper, all.at_least) = (None, Some(1.0));
     (all.each, all.take) = (vec!["threads".to_owned()], Some(Take::Least));

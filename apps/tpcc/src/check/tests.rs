@@ -75,7 +75,7 @@ async fn plant(
 }
 
 #[test]
-fn each_planted_fault_fails_its_checks_and_is_named() {
+fn each_seeded_fault_fails_its_checks_and_is_named() {
     use Fault::{Change, Delete};
     let faults = [
         (

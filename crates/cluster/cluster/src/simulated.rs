@@ -304,7 +304,7 @@ impl Simulated {
         Ok((actor, member))
     }
 
-    // ---- faults of whole nodes -------------------------------------------------------------------
+    // ---- faults of whole nodes ------------------------------------------------------------------
 
     /// Takes the CPU from all workers and the handler of a compute node for `duration` of virtual
     /// time. Verbs in flight continue, from and to the node. The node does not notice the pause.

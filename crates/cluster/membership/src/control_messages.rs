@@ -238,7 +238,7 @@ impl Office {
         self.shared.board.pause(RETRY);
     }
 
-    // ---- mail-out --------------------------------------------------------------------------------------
+    // ---- mail-out -------------------------------------------------------------------------------
 
     /// Puts messages into the store, and deletes useless keys.
     fn dispatch(&self) {
@@ -350,7 +350,7 @@ impl Office {
         )
     }
 
-    // ---- mail-in ---------------------------------------------------------------------------------------
+    // ---- mail-in --------------------------------------------------------------------------------
 
     /// Reads new messages and answers from the store, and gives up old ones.
     fn look(&self) {
@@ -457,7 +457,7 @@ impl Office {
         all.into_iter().for_each(|sent| (sent.answer)(Err(error.clone())));
     }
 
-    // ---- mail-handler ----------------------------------------------------------------------------------
+    // ---- mail-handler ---------------------------------------------------------------------------
 
     /// Answers messages of other nodes.
     fn handle(&self, mut handler: Handler) {

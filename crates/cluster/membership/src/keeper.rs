@@ -65,7 +65,7 @@ fn keep(shared: &Shared) {
         match shared.store.keep_alive(shared.lease_id, interval) {
             Ok(ttl) => {
                 let (left, ttl) = (shared.lease.left(), ttl.min(shared.ttl));
-                if shared.lease.extend(sent, ttl) && left < ttl / LATE && late.is_told() {
+                if shared.lease.extend(sent, ttl) && left < ttl / LATE && late.is_due() {
                     tracing::warn!(
                         node = %shared.me.node, ?left, lease = ?ttl, times = late.0,
                         "a renewal of the lease was late: the machine or the store is busy; a longer lease bears more"
@@ -101,7 +101,7 @@ fn keep(shared: &Shared) {
 struct Occasions(u64);
 
 impl Occasions {
-    fn is_told(&mut self) -> bool {
+    fn is_due(&mut self) -> bool {
         self.0 += 1;
         self.0.is_power_of_two()
     }

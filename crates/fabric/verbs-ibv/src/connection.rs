@@ -88,7 +88,7 @@ pub(crate) struct Answer {
     pub(crate) data: ConnectionData,
 }
 
-// ---- as bytes ------------------------------------------------------------------------------------------
+// ---- as bytes -----------------------------------------------------------------------------------
 
 fn begin(kind: u16) -> Vec<u8> {
     [VERSION.to_le_bytes(), kind.to_le_bytes()].concat()

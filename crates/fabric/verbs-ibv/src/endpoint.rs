@@ -52,7 +52,7 @@ pub struct IbvEndpoint {
     // Room for the completions of one step of a poll. The endpoint keeps this buffer, because the
     // buffer is large.
     buffer: Box<[WorkCompletion; STEP]>,
-    // Completions that `is_told` found when the worker was about to park.
+    // Completions that `has_news` found when the worker was about to park.
     found: RefCell<Vec<WorkCompletion>>,
     // Whether the queue will signal its next completion.
     armed: Cell<bool>,
@@ -197,7 +197,7 @@ impl IbvEndpoint {
 
     /// Whether the next completion will notify the worker, so that the worker may sleep. Arms the
     /// completion queue if it is not armed.
-    fn is_told(&self) -> bool {
+    fn has_news(&self) -> bool {
         if self.armed.get() {
             return !self.common.wake.fired.load(Ordering::Relaxed);
         }
@@ -280,7 +280,7 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
             && self.common.completed.is_empty()
             && self.found.borrow().is_empty()
             && !self.lanes.iter().any(|lane| lane.needs_worker(&self.common))
-            && self.is_told()
+            && self.has_news()
     }
 }
 

@@ -241,7 +241,7 @@ impl IbvFabric {
         wakes.iter().filter_map(Weak::upgrade).for_each(|wake| wake.fire());
     }
 
-    // ---- nodes of other processes --------------------------------------------------------------------
+    // ---- nodes of other processes ---------------------------------------------------------------
 
     /// A handle that does not keep the fabric open.
     pub fn downgrade(&self) -> WeakFabric {

@@ -41,7 +41,7 @@ impl ShmFabric {
         ShmFabric { shared: Arc::new(Shared::new(config, None)) }
     }
 
-    // ---- memory nodes ------------------------------------------------------------------------------
+    // ---- memory nodes ---------------------------------------------------------------------------
 
     /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
     /// id. In a fabric of one process, a page of a large memory is allocated at its first touch. In
@@ -97,7 +97,7 @@ impl ShmFabric {
         }
     }
 
-    // ---- compute nodes -----------------------------------------------------------------------------
+    // ---- compute nodes --------------------------------------------------------------------------
 
     /// Adds a compute node, with an inbox and without regions.
     ///

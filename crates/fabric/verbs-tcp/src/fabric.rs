@@ -49,7 +49,7 @@ impl TcpFabric {
         Ok(TcpFabric { inner: Arc::new(inner) })
     }
 
-    // ---- nodes of this process ---------------------------------------------------------------------
+    // ---- nodes of this process ------------------------------------------------------------------
 
     /// Serves `region` as memory node `id` at `addr`. With port 0 the operating system chooses the
     /// port. Returns the address at which the agent listens.
@@ -152,7 +152,7 @@ impl TcpFabric {
         memory.filter_map(|hosted| hosted.region(0)).for_each(|region| region.prefault());
     }
 
-    // ---- peers -------------------------------------------------------------------------------------
+    // ---- peers ----------------------------------------------------------------------------------
 
     /// Adds a node of another process. The call requests the node's regions from the node's agent
     /// at `addr`, and waits for the answer; `own` is any node of this process. The peer is this one

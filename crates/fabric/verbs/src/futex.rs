@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_has_changed_lets_nobody_sleep_and_a_wake_ends_all_sleeps() {
+    fn a_word_that_has_changed_lets_no_task_sleep_and_a_wake_ends_all_sleeps() {
         let region = Region::zeroed(4096).unwrap();
         region.words().set_word(3, 5);
         // Returns at once, because the word is not 4. Otherwise it would never return.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_agree_go_on_whatever_is_their_own() {
+    fn nodes_that_agree_go_on_whatever_is_their_own() {
         let one = settings(json!({"seed": 7, "settings": {"pause": "2us"}, "prefault": true}));
         let two = settings(json!({"seed": 7, "settings": {"pause": "2us"}, "memory_mb": 9}));
         assert_eq!(difference(&nodes(), &[one.clone(), two, one]), None);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_died_because_of_another_is_not_the_one_to_name() {
+    fn a_node_that_died_because_of_another_is_not_the_one_to_name() {
         use MemberState::{Dead, Joined};
         let group = ["C1", "C3"]
             .map(|name| NodeIncarnation { node: name.parse().expect("a name"), epoch: 7 });

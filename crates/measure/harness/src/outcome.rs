@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_told_to_scripts_and_to_people() {
+    fn checks_are_reported_to_scripts_and_to_people() {
         let lines = text(|out| write_check_lines(out, &checks()));
         assert_eq!(lines, "[CHECK], records, ok\n[CHECK], tree, FAILED\n");
         let table = text(|out| write_checks(out, &checks()));

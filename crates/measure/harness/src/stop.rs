@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn who_prepares_is_aborted_and_who_measures_drains() {
+    fn a_program_that_prepares_is_aborted_and_one_that_measures_drains() {
         let control = Control::new();
         assert_eq!(control.signalled(Signal::Terminate, None), Effect::Abort);
         assert!(control.aborted.load(Ordering::Relaxed));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finishes_is_left_alone() {
+    fn a_program_that_finishes_is_left_alone() {
         let control = Control::new();
         control.enter(Stage::Finishing);
         assert_eq!(control.signalled(Signal::Terminate, None), Effect::Nothing);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_and_ends_the_program_itself() {
+    fn a_waiting_caller_is_notified_and_ends_the_program_itself() {
         let control = Control::new();
         assert_eq!(control.wait(Duration::from_millis(1)), None, "it has a deadline");
         std::thread::scope(|scope| {
@@ -457,14 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_back_what_it_has_is_not_cut_short() {
+    fn a_program_that_gives_back_what_it_has_is_not_cut_short() {
         let control = Control::new();
         control.enter(Stage::Leaving);
         assert!(control.wait_until_over(Duration::ZERO));
     }
 
     #[test]
-    fn who_does_not_end_in_time_is_found_out() {
+    fn a_program_that_does_not_end_in_time_is_found_out() {
         let control = Control::new();
         assert!(!control.wait_until_over(Duration::from_millis(1)));
         control.enter(Stage::Over);

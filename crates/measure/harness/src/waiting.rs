@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_is_told_and_told_again_and_what_changes_at_once() {
+    fn what_takes_long_is_logged_and_logged_again_and_what_changes_at_once() {
         let waits = Waits::of("C2".parse().expect("a name"), Duration::from_secs(60));
         let at = |seconds| Time::ZERO + Duration::from_millis(seconds);
         let memory = |there| StartWait::Memory { there, wanted: 2 };

@@ -13,10 +13,11 @@
 //!    A hand-over answers a request of the node (R5), and the node has no request open.
 //! 4. `TakeOver` and `UpgradeOver` make the node the holder. While a pledged bit stands, the
 //!    exclusive field is zero, so no holder can hand over.
-//! 5. `ReleaseShared` clears the bit. Only the node clears its bit, or a writer to which the node has
-//!    pledged (R2). A node that releases has not pledged.
+//! 5. `ReleaseShared` clears the bit. Only the node clears its bit, or a writer to which the node
+//!    has pledged (R2). A node that releases has not pledged.
 //! 6. `ReleaseExclusive` and `Downgrade` end the node's time as the holder. Only the holder does so
-//!    (R3). The node does not become the holder again by a hand-over, because it has no request open.
+//!    (R3). The node does not become the holder again by a hand-over, because it has no request
+//!    open.
 //! 7. `HandOver` makes another node the holder, as in 6. The receiver changes nothing before the
 //!    giver has reported (R4).
 //!
@@ -260,7 +261,7 @@ mod tests {
 
     /// A refusal names the present owners, so that the node can send them requests.
     #[test]
-    fn what_is_told_names_the_owners_of_now() {
+    fn an_inspection_names_the_owners_of_now() {
         let me = node(ME);
         for now in words() {
             for op in
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undo_cannot_be_told() {
+    fn an_undo_cannot_be_inspected() {
         assert!(words().all(|now| WordOp::Undo.inspect(node(ME), now).is_none()));
     }
 }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_no_line_are_told_apart() {
+    fn addresses_that_are_no_line_are_distinguished() {
         let g = Geometry::new(64 << 10, 512).unwrap();
         let node = MemoryNodeId(4);
         let chunk = g.chunk_addr(node, 0);

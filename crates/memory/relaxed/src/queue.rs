@@ -207,7 +207,7 @@ impl<O> Queue<O> {
         self.remove(self.entries.front()?.seq)
     }
 
-    // ---- what is to be done ----------------------------------------------------------------------
+    // ---- what is to be done ---------------------------------------------------------------------
 
     /// Whether an entry is due.
     pub(crate) fn is_due(&self, entry: &Entry<O>) -> bool {

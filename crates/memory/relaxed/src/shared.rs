@@ -161,7 +161,7 @@ impl<M: CoherentMemory> Shared<M> {
         Poll::Pending
     }
 
-    // ---- losses ----------------------------------------------------------------------------------
+    // ---- losses ---------------------------------------------------------------------------------
 
     /// Notes writes that never become visible.
     pub(crate) fn lose(&self, entries: impl IntoIterator<Item = (Entry<M::Operation>, LossCause)>) {

@@ -1,4 +1,4 @@
-//! The text form of messages, for people who read logs.
+//! The text form of messages, for readers of logs.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use latchwork_verbs::{ComputeNodeId, Message as Wire};
 use crate::wire::LineMessage;
 
 /// Describes a message between nodes in a few words, without its line, which
-/// [`read_message`](crate::read_message) returns. For people who read logs; not to be parsed.
+/// [`read_message`](crate::read_message) returns. For readers of logs; not to be parsed.
 ///
 /// ```text
 ///   ask Write #7               an invalidation request with the request number 7

@@ -235,7 +235,7 @@ impl Operations {
         worker.post(Target::Memory(group.addr.node()), batch.requests(), tag.bits())
     }
 
-    // ---- ends ------------------------------------------------------------------------------------
+    // ---- ends -----------------------------------------------------------------------------------
 
     /// Handles the completion of a batch under this tag. Returns the line and the end of the
     /// operation, if this was its last batch.

@@ -97,7 +97,7 @@ fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError>
     Joined::start(config(), &transport(name, directory), membership, LIMIT)
 }
 
-// ---- the child ---------------------------------------------------------------------------------------
+// ---- the child ----------------------------------------------------------------------------------
 
 /// One compute node. It answers each command by one line. The commands are: `node`; `write ADDRESS
 /// VALUE`, which posts a verb; `enter`, which begins an operation that never ends; `allocate N`,

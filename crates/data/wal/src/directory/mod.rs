@@ -358,7 +358,7 @@ impl LogDirectory {
         self.nodes.lock().entry(node).or_default().segments.push(segment);
     }
 
-    // ---- how far logs are durable ----------------------------------------------------------------
+    // ---- how far logs are durable ---------------------------------------------------------------
 
     /// Notes that `node`'s log is durable up to `end`, with all timestamps up to `through`. The
     /// flusher calls this before it reports these records as durable. So if another node sees one
@@ -455,7 +455,7 @@ impl LogDirectory {
         if exists { Ok(()) } else { self.note(true) }
     }
 
-    // ---- segments that are not needed any more ---------------------------------------------------
+    // ---- segments that are not needed any more --------------------------------------------------
 
     /// Removes the oldest segments of `node`, and returns their count. Removal stops at the first
     /// segment that holds a timestamp above `floor` or above the floor of the checkpoint in place,

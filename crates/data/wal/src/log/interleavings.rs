@@ -45,7 +45,7 @@ fn flush(shared: &Shared, until: usize) -> usize {
 }
 
 #[test]
-fn everyone_who_appends_is_acknowledged() {
+fn every_append_is_acknowledged() {
     loom::model(|| {
         let shared = shared();
         let committers: Vec<_> = (0..2)
@@ -82,7 +82,7 @@ fn a_group_that_meets_the_end_of_the_log_is_written_or_refused() {
 }
 
 #[test]
-fn who_waits_for_room_is_woken_when_a_batch_ends() {
+fn a_task_that_waits_for_room_is_woken_when_a_batch_ends() {
     loom::model(|| {
         let shared = shared();
         shared

@@ -237,7 +237,7 @@ impl Shared {
         state.waiting = all;
     }
 
-    // ---- the flusher -----------------------------------------------------------------------------
+    // ---- the flusher ----------------------------------------------------------------------------
 
     /// Waits until there are `groups` log records to write, or until the flusher has urgent work: a
     /// flush, a rotation or the close.

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn troubles_that_nobody_looks_at_take_little_memory() {
+    fn troubles_that_no_task_looks_at_take_little_memory() {
         let health = Health::default();
         (0..10_000).for_each(|pair| health.pair_failed(pair));
         assert!(matches!(health.look(&mut 0), Troubles::Pairs(pairs) if pairs.len() == KEPT));

@@ -151,7 +151,7 @@ impl Directory {
         }
     }
 
-    // ---- nodes of this process ---------------------------------------------------------------------
+    // ---- nodes of this process ------------------------------------------------------------------
 
     /// Makes the memory of a memory node.
     pub(crate) fn make_memory(
@@ -207,7 +207,7 @@ impl Directory {
         self.made.lock().files.contains(path)
     }
 
-    // ---- nodes of others ---------------------------------------------------------------------------
+    // ---- nodes of others ------------------------------------------------------------------------
 
     /// The name of the file of a node.
     pub(crate) fn name_of(&self, node: ShmNodeName, incarnation: u64) -> String {

@@ -64,7 +64,7 @@ fn larger(body: impl Fn() + Sync + Send + 'static) {
     model.check(body);
 }
 
-// ---- rings -----------------------------------------------------------------------------------------
+// ---- rings --------------------------------------------------------------------------------------
 
 #[test]
 fn every_message_of_two_threads_arrives_whole_and_once() {
@@ -150,7 +150,7 @@ fn a_slot_that_is_filled_anew_while_two_threads_take_its_message_is_taken_once()
 }
 
 #[test]
-fn whoever_takes_a_message_sees_what_its_sender_did_before() {
+fn the_taker_of_a_message_sees_what_its_sender_did_before() {
     loom::model(|| {
         let (sender, receiver) = ring(2);
         let done = Arc::new(AtomicBool::new(false));
@@ -171,7 +171,7 @@ fn whoever_takes_a_message_sees_what_its_sender_did_before() {
     });
 }
 
-// ---- parking ---------------------------------------------------------------------------------------
+// ---- parking ------------------------------------------------------------------------------------
 
 /// Node 1, and the rings to node 1 from nodes of other processes.
 struct Cluster {
@@ -300,7 +300,7 @@ fn two_threads_of_one_process_elsewhere_share_the_waking() {
 }
 
 #[test]
-fn one_who_dies_before_the_wake_keeps_nobody_else_from_waking() {
+fn a_process_that_dies_before_the_wake_keeps_no_other_from_waking() {
     larger(|| {
         let Cluster { mailbox, mut lanes, page } = cluster(&[2, 3]);
         let server = Server::new(&mailbox);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_start() {
+    fn a_process_is_known_by_its_start() {
         let own = rustix::process::getpid().as_raw_pid();
         assert!(started(own).unwrap().unwrap() > 0);
         assert_eq!(started(i32::MAX).unwrap(), None);

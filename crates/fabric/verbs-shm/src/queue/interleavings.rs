@@ -84,7 +84,7 @@ fn a_slot_is_filled_anew_only_when_its_message_was_taken() {
 }
 
 #[test]
-fn whoever_takes_a_message_sees_what_its_sender_did_before() {
+fn the_taker_of_a_message_sees_what_its_sender_did_before() {
     loom::model(|| {
         let queue = Arc::new(Queue::new(2));
         let done = Arc::new(AtomicBool::new(false));

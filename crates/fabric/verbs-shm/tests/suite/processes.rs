@@ -78,7 +78,7 @@ fn serve_memory(directory: &str) {
     while hear().is_some() {}
 }
 
-// ---- counts ----------------------------------------------------------------------------------------
+// ---- counts -------------------------------------------------------------------------------------
 
 const COUNTERS: u8 = 3;
 const ADDITIONS: u64 = 20_000;
@@ -161,7 +161,7 @@ fn additions_and_messages_of_several_processes_are_exactly_as_many_as_were_made(
     assert_eq!(directory.files(), Vec::<String>::new());
 }
 
-// ---- workers that park -----------------------------------------------------------------------------
+// ---- workers that park --------------------------------------------------------------------------
 
 const PING: u64 = 1;
 const PONG: u64 = 2;
@@ -329,7 +329,7 @@ fn every_one_of_100_000_messages_wakes_the_parked_worker_of_another_process() {
     echo.finish();
 }
 
-// ---- deaths ----------------------------------------------------------------------------------------
+// ---- deaths -------------------------------------------------------------------------------------
 
 /// Repeats four actions: a flood of messages to other nodes, pings, a park, and WRITEs into their
 /// regions. The test kills this process at a random moment, and during none of these actions may

@@ -260,7 +260,7 @@ fn ten_thousand_hostile_connections_change_nothing() {
     assert!(refused.broken > 1000, "{refused:?}");
 
     silence_does_not_shut_others_out(&pair);
-    who_does_not_read_is_dropped(&pair);
+    a_peer_that_does_not_read_is_dropped(&pair);
     assert!(call(&mut endpoint, MEMORY, &add).is_ok());
 }
 
@@ -275,7 +275,7 @@ fn silence_does_not_shut_others_out(pair: &Pair) {
 
 /// A client requests far more data than it reads. The agent stops reading its requests, and later
 /// closes the connection.
-fn who_does_not_read_is_dropped(pair: &Pair) {
+fn a_peer_that_does_not_read_is_dropped(pair: &Pair) {
     let before = resident();
     let mut stream = welcome(pair.addr, 1 << 41);
     let mut bytes = Vec::new();

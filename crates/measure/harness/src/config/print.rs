@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_in_words_is_told() {
+    fn a_default_in_words_is_printed() {
         assert_eq!(
             in_words("Threads. [default: one\n for each core]"),
             "not set, default: one for each core"

@@ -44,7 +44,7 @@ fn as_long_as_was_asked_for() {
 }
 
 #[test]
-fn it_goes_on_though_nobody_takes_anything() {
+fn it_goes_on_though_no_worker_takes_anything() {
     let us = Duration::from_micros;
     let timed = course(Warmup::Time(us(1)), None, Some(us(2)));
     let at = |us: u64| Time::from_nanos(1_000 * us);
@@ -138,7 +138,7 @@ fn a_signal_in_the_warm_up_leaves_nothing_to_show() {
 }
 
 #[test]
-fn who_is_warm_goes_on_warming_up_until_all_are() {
+fn a_worker_that_is_warm_goes_on_warming_up_until_all_are() {
     let time = Some(Duration::from_nanos(1000));
     for warmup in [Warmup::Operations(20), Warmup::Steady { window: 10 }] {
         let course = course(warmup, None, time);
@@ -161,7 +161,7 @@ fn who_is_warm_goes_on_warming_up_until_all_are() {
 }
 
 #[test]
-fn who_waits_for_others_can_be_stopped() {
+fn a_worker_that_waits_for_others_can_be_stopped() {
     let course = course(Warmup::Operations(1), Some(10), None);
     assert!(course.waits_for_others());
     let share = Share::default();

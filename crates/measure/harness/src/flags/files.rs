@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_written_is_told_with_what_would_do() {
+    fn what_cannot_be_written_is_refused_with_what_would_do() {
         let directory =
             std::env::temp_dir().join(format!("latchwork-files-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_refused() {
+    fn what_no_call_wrote_is_refused() {
         let violation = check_sequential(&[read(1, 'x', 3)]).unwrap_err();
         assert_eq!(violation, SequentialViolation::NeverWritten { call: 0, version: 3 });
         assert_eq!(check_sequential(&[read(1, 'x', 0), write(1, 'x', 7), read(1, 'x', 7)]), Ok(()));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_to_one_location_keep_their_order_and_everybody_sees_the_same() {
+    fn stores_to_one_location_keep_their_order_and_all_processes_see_the_same() {
         let twice = vec![Write('x', 1), Write('x', 2)];
         assert_eq!(levels(&[twice.clone(), vec![Read('x', 2), Read('x', 1)]], &[]), NEVER);
         assert_eq!(levels(&[twice], &[('x', 1)]), NEVER);

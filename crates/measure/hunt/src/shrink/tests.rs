@@ -49,7 +49,7 @@ fn what_is_not_needed_goes_and_what_is_needed_stays() {
 }
 
 #[test]
-fn a_search_ends_when_it_is_told_to_with_a_world_that_fails() {
+fn a_search_ends_when_it_is_stopped_with_a_world_that_fails() {
     let start = start();
     for worlds in [0, 1, 7, 50] {
         let runs = AtomicU64::new(0);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_a_file_has_twice_is_told_with_both_lines() {
+    fn a_key_that_a_file_has_twice_is_reported_with_both_lines() {
         let mut properties = Properties::default();
         properties.parse("a=1\nb=2\na=3\n\na=3\n", "f").unwrap();
         properties.parse("a=4\nb=5\n", "g").unwrap();

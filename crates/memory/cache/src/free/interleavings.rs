@@ -33,7 +33,7 @@ fn no_frame_is_in_two_hands_while_an_old_top_returns() {
 /// A thread that takes a frame sees everything that was done to the frame, however deep in the
 /// stack the frame was.
 #[test]
-fn what_was_done_to_a_frame_is_visible_to_who_takes_it() {
+fn what_was_done_to_a_frame_is_visible_to_its_taker() {
     loom::model(|| {
         let free = Arc::new(FreeFrames::all(2));
         let (first, second) = (free.pop(), free.pop());

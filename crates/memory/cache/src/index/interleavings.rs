@@ -97,7 +97,7 @@ fn an_insertion_and_a_removal_in_one_bucket_do_not_undo_each_other() {
 }
 
 #[test]
-fn who_learns_of_an_insertion_finds_it() {
+fn a_task_that_learns_of_an_insertion_finds_it() {
     loom::model(|| {
         let (index, [_, second, _]) = index(1);
         let told = Arc::new(latchwork_runtime::sync::AtomicBool::new(false));

@@ -66,7 +66,7 @@ impl Line {
         if let Phase::Pledged { to, .. } = self.phase { Some(to) } else { None }
     }
 
-    // ---- a sharer --------------------------------------------------------------------------------
+    // ---- a sharer -------------------------------------------------------------------------------
 
     /// Pledges the copy, whose use is already forbidden, to the requester `to`.
     pub(super) fn pledge(&mut self, to: InvalidationRequest, out: &mut Vec<Action>) {
@@ -157,7 +157,7 @@ impl Line {
         }
     }
 
-    // ---- the writer ------------------------------------------------------------------------------
+    // ---- the writer -----------------------------------------------------------------------------
 
     /// Handles a sharer's pledge, which is that sharer's final answer.
     pub(super) fn received_pledge(
@@ -280,7 +280,7 @@ mod tests {
     /// sharer pledges and gets its copy back. Otherwise it would keep the pledge for a writer that
     /// has given up. At the end the writer is at rest, with its old copy.
     #[test]
-    fn who_could_not_ask_everybody_gives_back_what_the_others_pledge() {
+    fn a_writer_that_could_not_ask_all_gives_back_what_the_others_pledge() {
         let node = |id| ComputeNodeId::new(id).expect("a valid id");
         let (me, gone, sharer) = (node(1), node(2), node(3));
         let rules = Rules { takeover: true, ..Rules::DISCIPLINE };

@@ -117,7 +117,7 @@ fn a_line_that_comes_after_the_want_was_given_up_is_kept_and_handed_on() {
     script.run_down();
 }
 
-// ---- what holds ----------------------------------------------------------------------------------
+// ---- what holds ---------------------------------------------------------------------------------
 
 fn one_dies(clients: &[Client], priority_max: u8) -> [(&'static str, Setting); 2] {
     let setting = Setting::discipline(clients, priority_max).dying(1);
@@ -197,7 +197,7 @@ fn one_of_three_nodes_that_read_and_write_dies() {
     is_live_with("one of three of both dies", &clients, 0);
 }
 
-// ---- what does not hold ----------------------------------------------------------------------------
+// ---- what does not hold -------------------------------------------------------------------------
 
 fn breaching(breach: Breach) -> Setting {
     let setting = Setting::discipline(&upgraders(), 0).with_takeover().dying(1);

@@ -166,7 +166,7 @@ fn without_requests_a_refused_word_ends_the_try() {
     script.run_down();
 }
 
-// ---- all runs --------------------------------------------------------------------------------------
+// ---- all runs -----------------------------------------------------------------------------------
 
 const TWO: [Client; 2] = [Client::both(1).locking(), Client::both(2).locking()];
 
@@ -222,7 +222,7 @@ fn one_that_locks_among_three() {
     is_live("one of three locks, takeover", &Setting::discipline(&clients, 0).with_takeover());
 }
 
-// ---- what does not hold ------------------------------------------------------------------------------
+// ---- what does not hold -------------------------------------------------------------------------
 
 fn breaching(breach: Breach) -> Setting {
     Setting { breach: Some(breach), ..Setting::discipline(&TWO, 0) }

@@ -58,7 +58,7 @@ impl Script {
         self
     }
 
-    // ---- what happens ----------------------------------------------------------------------------
+    // ---- what happens ---------------------------------------------------------------------------
 
     fn take(&mut self, step: Step) {
         if let Some(next) = self.setting.take(&self.world, step) {
@@ -204,7 +204,7 @@ impl Script {
         panic!("still busy after {STEPS_MAX} steps: {:#?}", self.world);
     }
 
-    // ---- what is the case ------------------------------------------------------------------------
+    // ---- what is the case -----------------------------------------------------------------------
 
     fn node(&self, id: u8) -> &Node {
         &self.world.nodes[usize::from(Self::at(id))]

@@ -286,7 +286,7 @@ impl Model for Setting {
                 Property::always("the word is true", |_, world| word_is_true(world)),
                 Property::always("each question is one", |_, world| questions_are_one(world)),
                 Property::always("nobody waits for a lock", |_, world| {
-                    nobody_waits_for_lock(world)
+                    no_request_waits_for_lock(world)
                 }),
                 Property::always("rest is rest", |_, world| rest_is_rest(world)),
                 Property::always("machine and frame agree", |_, world| frames_agree(world)),
@@ -323,7 +323,7 @@ fn locked_lines_stay(world: &World) -> bool {
 }
 
 /// A node that has locked the line queues no request that would have to wait for the unlock.
-fn nobody_waits_for_lock(world: &World) -> bool {
+fn no_request_waits_for_lock(world: &World) -> bool {
     world.nodes.iter().all(|node| {
         let stands_back = |request: &InvalidationRequest| match node.frame.locked {
             None => false,

@@ -216,7 +216,7 @@ fn a_request_that_overtakes_the_report_waits_for_it() {
     script.run_down();
 }
 
-// ---- what holds ----------------------------------------------------------------------------------
+// ---- what holds ---------------------------------------------------------------------------------
 
 fn both(ids: &[u8]) -> Vec<Client> {
     ids.iter().copied().map(Client::both).collect()
@@ -329,7 +329,7 @@ fn four_nodes() {
     holds("takeover, three readers and one writer", &takeover(&readers, 0));
 }
 
-// ---- what does not -------------------------------------------------------------------------------
+// ---- what does not ------------------------------------------------------------------------------
 
 fn broken(breach: Breach, clients: &[Client], demand: Demand) -> Setting {
     Setting { breach: Some(breach), demand, ..takeover(clients, 0) }

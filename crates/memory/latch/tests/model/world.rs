@@ -214,7 +214,7 @@ impl World {
         self.fault.get_or_insert(fault);
     }
 
-    // ---- local code ------------------------------------------------------------------------------
+    // ---- local code -----------------------------------------------------------------------------
 
     /// Local code begins to wait for the line.
     pub(crate) fn want(&mut self, rules: &Rules, at: usize, want: Want) {
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    // ---- the fabric ------------------------------------------------------------------------------
+    // ---- the fabric -----------------------------------------------------------------------------
 
     /// The next part of an operation in flight takes effect.
     pub(crate) fn progress(&mut self, rules: &Rules, at: usize, flight: usize) {
@@ -429,7 +429,7 @@ impl World {
         self.nodes[at].awaited &= !bit;
     }
 
-    // ---- the machines ----------------------------------------------------------------------------
+    // ---- the machines ---------------------------------------------------------------------------
 
     /// Gives an event to a machine and carries out its actions. `incoming` is the content of the
     /// frame if the machine publishes it.

@@ -194,7 +194,7 @@ pub(crate) fn set(nodes: &[usize]) -> NodeSet {
     nodes.iter().fold(NodeSet::EMPTY, |set, &node| set.with(id(node)))
 }
 
-// ---- words ------------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 
 /// The word of a line that `node` holds exclusively.
 pub(crate) fn x(node: usize) -> LatchWord {

@@ -269,7 +269,7 @@ impl Stage {
         self.run(worker, async move |_| drop(value));
     }
 
-    // ---- time ------------------------------------------------------------------------------------
+    // ---- time -----------------------------------------------------------------------------------
 
     /// Runs the world until `happened` is true.
     #[track_caller]
@@ -313,7 +313,7 @@ impl Stage {
         });
     }
 
-    // ---- gates -----------------------------------------------------------------------------------
+    // ---- gates ----------------------------------------------------------------------------------
 
     /// Holds posts about `line` on this leg if `chosen` selects them.
     pub(crate) fn hold(
@@ -468,7 +468,7 @@ fn fabric(cluster: &Simulated) -> latchwork_verbs_sim::SimFabric {
     }
 }
 
-// ---- bytes ------------------------------------------------------------------------------------------
+// ---- bytes --------------------------------------------------------------------------------------
 
 /// Writes `value` into every word of the line.
 pub(crate) fn fill(guard: &mut WriteGuard<'_>, value: u64) {

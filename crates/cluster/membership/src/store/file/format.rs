@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_told_by_its_number() {
+    fn another_format_is_refused_by_its_number() {
         let why = Image::decode(b"latchwork-cluster 2 whatever\n").unwrap_err();
         assert!(why.contains("format 2"), "{why}");
     }

@@ -101,7 +101,7 @@ impl<'a> Client<'a> {
         self.load.observer.fail(check, format!("{}: {text}", self.process));
     }
 
-    // ---- operations ------------------------------------------------------------------------------
+    // ---- operations -----------------------------------------------------------------------------
 
     pub(super) async fn operation(&self) {
         let LocksLoad { lines, audits, flags, looks, .. } = self.load.load;
@@ -285,7 +285,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    // ---- locks -----------------------------------------------------------------------------------
+    // ---- locks ----------------------------------------------------------------------------------
 
     /// Locks the line. `None` if another transaction has a lock that excludes this one, if the
     /// attempt is dropped, or if there are too many locks.
@@ -344,7 +344,7 @@ impl<'a> Client<'a> {
         Ok(true)
     }
 
-    // ---- lines -----------------------------------------------------------------------------------
+    // ---- lines ----------------------------------------------------------------------------------
 
     async fn read(&self, at: usize) -> Result<Content, MemoryError> {
         let invoked = self.load.observer.time(&self.member.handle);

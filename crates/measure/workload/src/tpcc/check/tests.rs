@@ -368,7 +368,7 @@ fn of_many_offenders_some_are_named_and_all_are_counted() {
 }
 
 #[test]
-fn stocks_that_nobody_took_anything_out_of_are_as_they_were() {
+fn stocks_that_no_order_took_anything_out_of_are_as_they_were() {
     let judge = |database: &Database| {
         let mut report = database.check();
         let mut halves = [0, 1].map(|_| StockCheck::new(scale(), WAREHOUSES));
