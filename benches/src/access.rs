@@ -87,7 +87,7 @@ fn lock(member: &Member, addr: GlobalAddr, mode: AccessMode) -> u64 {
 ///
 /// # Panics
 /// When an access fails.
-pub fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration) {
+pub(crate) fn upgrade_each(cluster: &Embedded, lines: &[GlobalAddr]) -> (u64, Duration) {
     on_first(cluster, async |member| {
         let memory = &member.memory;
         let (mut kept, mut spent) = (0, Duration::ZERO);

@@ -133,7 +133,7 @@ pub struct Figures {
 
 impl Figures {
     /// Verbs per second of real time.
-    pub fn verbs_per_second(&self) -> f64 {
+    pub(crate) fn verbs_per_second(&self) -> f64 {
         self.verbs as f64 / self.real_time.as_secs_f64()
     }
 }

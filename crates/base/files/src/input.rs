@@ -124,7 +124,7 @@ impl Input {
 
 impl InputError {
     /// Converts the error with which reading an [`Input`] ended.
-    pub fn from_read(error: io::Error) -> InputError {
+    pub(crate) fn from_read(error: io::Error) -> InputError {
         if error.get_ref().is_some_and(|inner| inner.is::<InputError>()) {
             let inner = error.into_inner().expect("it was just there");
             return *inner.downcast().expect("it was just asked for");

@@ -17,7 +17,9 @@ mod queues;
 #[cfg(loom)]
 pub use model::*;
 #[cfg(loom)]
-pub use queues::{ArrayQueue, SegQueue};
+pub use queues::ArrayQueue;
+#[cfg(loom)]
+pub(crate) use queues::SegQueue;
 
 #[cfg(not(loom))]
 pub use parking::{park, park_timeout};
@@ -33,6 +35,8 @@ pub use std::sync::{Arc, OnceLock, Weak};
 pub use std::thread::{Thread, current as current_thread, yield_now};
 
 #[cfg(not(loom))]
-pub use crossbeam_queue::{ArrayQueue, SegQueue};
+pub use crossbeam_queue::ArrayQueue;
+#[cfg(not(loom))]
+pub(crate) use crossbeam_queue::SegQueue;
 #[cfg(not(loom))]
 pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

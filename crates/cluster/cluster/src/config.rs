@@ -164,7 +164,7 @@ const _: () = assert!(FRAMES_MIN >= 2, "an operation holds two lines at a time")
 
 impl ClusterConfig {
     /// The size of each compute node's cache in bytes, from `cache_frames` or `cache_bytes`.
-    pub fn cache_size(&self) -> usize {
+    pub(crate) fn cache_size(&self) -> usize {
         let Some(frames) = self.cache_frames else { return self.cache_bytes };
         let line_size = self.line_size.max(1) as usize;
         // `check` refuses more frames than this, so the bound changes no valid configuration. It
@@ -175,7 +175,7 @@ impl ClusterConfig {
 
     /// The fewest bytes of a cache with lines of this size: four frames and their metadata. Only
     /// `line_size` matters.
-    pub fn cache_bytes_min(&self) -> usize {
+    pub(crate) fn cache_bytes_min(&self) -> usize {
         Cache::footprint(self.frames_min(), self.line_size as usize)
     }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use latchwork_runtime::Clock;
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::error::MembershipError;
@@ -16,9 +15,9 @@ use crate::time::{Deadline, since_boot};
 use crate::view::{MemberState, View, ViewMember};
 
 /// The shortest length of a lease that a node may request.
-pub const TTL_MIN: Duration = Duration::from_millis(100);
+pub(crate) const TTL_MIN: Duration = Duration::from_millis(100);
 /// The longest length of a lease that a node may request.
-pub const TTL_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const TTL_MAX: Duration = Duration::from_secs(3600);
 const _: () = assert!(TTL_MIN.as_millis() > 0 && TTL_MIN.as_millis() < TTL_MAX.as_millis());
 
 /// The request of a joining node. [`Joining::new`] has a default for every field except the role.
@@ -37,8 +36,6 @@ pub struct Joining {
     /// The longest time that the join may take, and later each call without a deadline of its own.
     /// A failed join may take three seconds more, because it undoes its changes.
     pub limit: Duration,
-    /// The clock whose times callers pass to [`Lease::is_valid_at`].
-    pub clock: Clock,
 }
 
 impl Joining {
@@ -51,7 +48,6 @@ impl Joining {
             contact: BTreeMap::new(),
             ttl: Duration::from_secs(10),
             limit: Duration::from_secs(5),
-            clock: Clock::start(),
         }
     }
 
@@ -82,7 +78,7 @@ pub(crate) fn join(
     let deadline = Deadline::after(joining.limit);
     let sent = since_boot();
     let grant = store.grant(joining.ttl, joining.limit)?;
-    let lease = Lease::new(sent, joining.ttl.min(grant.ttl), &joining.clock);
+    let lease = Lease::new(sent, joining.ttl.min(grant.ttl));
     strict_assert!(joining.ttl >= TTL_MIN && joining.ttl <= TTL_MAX);
     let attempt = Attempt { store, keys, joining, grant, lease, deadline };
     attempt.run().inspect_err(|_| attempt.undo())

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Ordering};
-use latchwork_runtime::{Clock, Time};
 use latchwork_strict::strict_assert;
 
 use crate::time::{nanos, since_boot};
@@ -35,32 +34,20 @@ struct Inner {
     /// stops too early. A thread that reads a value from before [`Lease::end`] continues until the
     /// new value reaches its core.
     deadline: AtomicU64,
-    /// The time on the boot clock, in nanoseconds, at which the caller's clock was zero.
-    origin: u64,
 }
 
 impl Lease {
     /// A lease of length `ttl`, whose request was sent at `sent` (time since the boot).
-    pub(crate) fn new(sent: Duration, ttl: Duration, clock: &Clock) -> Self {
-        let origin = nanos(since_boot()).saturating_sub(clock.now().as_nanos());
+    pub(crate) fn new(sent: Duration, ttl: Duration) -> Self {
         strict_assert!(ttl > Duration::ZERO, "a lease of no length");
         let deadline = AtomicU64::new(trusted_until(sent, ttl));
-        Lease(Arc::new(Inner { deadline, origin }))
+        Lease(Arc::new(Inner { deadline }))
     }
 
     /// Whether the lease is certainly valid. A port checks it before every doorbell.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.is_valid_since_boot(nanos(since_boot()))
-    }
-
-    /// Like [`Lease::is_valid`], for a caller that already has the time. `now` is a time of the
-    /// clock of the join ([`Joining::clock`](crate::Joining::clock)). That clock stops while the
-    /// machine is suspended. So after a suspension this check may return `true` for an ended lease,
-    /// until the keeper or [`Lease::is_valid`] has found the end.
-    #[inline]
-    pub fn is_valid_at(&self, now: Time) -> bool {
-        self.is_valid_since_boot(self.0.origin.saturating_add(now.as_nanos()))
     }
 
     /// The time for which the lease stays valid without a renewal, or zero.
@@ -124,19 +111,19 @@ mod tests {
 
     #[test]
     fn a_lease_is_trusted_for_less_than_it_lasts() {
-        let clock = Clock::start();
-        let lease = Lease::new(since_boot(), TTL, &clock);
-        assert!(lease.is_valid() && lease.is_valid_at(clock.now()));
+        let lease = Lease::new(since_boot(), TTL);
+        let is_valid_in =
+            |seconds| lease.is_valid_since_boot(nanos(since_boot() + Duration::from_secs(seconds)));
+        assert!(lease.is_valid());
         assert!(lease.left() <= Duration::from_secs(80));
-        assert!(lease.is_valid_at(clock.now() + Duration::from_secs(79)));
-        assert!(!lease.is_valid_at(clock.now() + Duration::from_secs(81)));
+        assert!(is_valid_in(79));
+        assert!(!is_valid_in(81));
     }
 
     #[test]
     fn a_lease_that_was_found_ended_stays_so() {
-        let clock = Clock::start();
-        let lease = Lease::new(since_boot(), TTL, &clock);
-        assert!(!lease.is_valid_at(clock.now() + TTL));
+        let lease = Lease::new(since_boot(), TTL);
+        assert!(!lease.is_valid_since_boot(nanos(since_boot() + TTL)));
         assert!(!lease.is_valid(), "although that time has not come yet");
         assert!(!lease.extend(since_boot(), TTL));
         assert!(!lease.is_valid());
@@ -144,16 +131,15 @@ mod tests {
 
     #[test]
     fn a_renewal_counts_from_when_it_was_sent_and_only_in_time() {
-        let clock = Clock::start();
         let long_ago = since_boot() - Duration::from_secs(40);
-        let lease = Lease::new(long_ago, TTL, &clock);
+        let lease = Lease::new(long_ago, TTL);
         assert!(lease.left() <= Duration::from_secs(40));
         assert!(lease.extend(since_boot() - Duration::from_secs(20), TTL));
         assert!(lease.left() <= Duration::from_secs(60));
         // A renewal that was sent before the last one does not shorten the lease.
         assert!(lease.extend(long_ago, TTL));
         assert!(lease.left() > Duration::from_secs(50));
-        let late = Lease::new(since_boot() - Duration::from_secs(90), TTL, &clock);
+        let late = Lease::new(since_boot() - Duration::from_secs(90), TTL);
         assert!(!late.extend(since_boot(), TTL) && !late.is_valid());
     }
 }

@@ -30,8 +30,7 @@
 //! - A node is dead when its lease ends before the node has left. A dead node stays dead and its id
 //!   is never reused, because a latch word may still contain the id.
 //! - A node's own [`Lease`] is invalid before any other node can see the node dead, if the store
-//!   keeps the lease for its length. The check is [`Lease::is_valid`]; [`Lease::is_valid_at`] does
-//!   not see a suspension of the machine. Two rules give this:
+//!   keeps the lease for its length. The check is [`Lease::is_valid`]. Two rules give this:
 //!   1. The time of the lease counts from before the renewal was sent.
 //!   2. The node does not use the last fifth of the lease.
 //! - A [`Lease`] that a check has found invalid never becomes valid again.
@@ -103,7 +102,7 @@ pub use control_messages::{CONTROL_MESSAGE_MAX, ControlMessages, Handler, Replie
 pub use endpoint::open;
 pub use error::MembershipError;
 pub use exchange::ExchangePatience;
-pub use join::{Joining, TTL_MAX, TTL_MIN};
+pub use join::Joining;
 pub use lease::Lease;
 pub use membership::Membership;
 pub use name::{NodeIncarnation, NodeName};

@@ -38,16 +38,15 @@ pub struct Recovery {
     next_partition: [AtomicUsize; Timestamp::NODES_MAX as usize],
     /// The entries that the workers have collected, for each table and index.
     entries: Mutex<BTreeMap<(TableId, usize), Entries>>,
-    rows: AtomicUsize,
     skipped: AtomicUsize,
 }
 
 impl Recovery {
     /// A recovery from the result of [`LogDirectory::replay`](latchwork_wal::LogDirectory::replay).
     pub fn new(replayed: Replayed) -> Recovery {
-        let (entries, rows, skipped) = Default::default();
+        let (entries, skipped) = Default::default();
         let next_partition = std::array::from_fn(|_| AtomicUsize::new(0));
-        Recovery { replayed, next_partition, entries, rows, skipped }
+        Recovery { replayed, next_partition, entries, skipped }
     }
 
     /// Runs all steps on one worker.
@@ -58,11 +57,6 @@ impl Recovery {
         self.tables(database).await?;
         self.rows(database).await?;
         self.indexes(database).await
-    }
-
-    /// The number of restored rows.
-    pub fn restored(&self) -> usize {
-        self.rows.load(Ordering::Relaxed)
     }
 
     /// The number of keys whose table has no definition. A crash can have this result under
@@ -196,7 +190,6 @@ impl Recovery {
             let entry = entry.as_slice().into();
             entries.entry((table.id(), index)).or_default().push((entry, id.bits()));
         }
-        self.rows.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -30,7 +30,7 @@ impl Timestamp {
     /// The timestamp below all commits.
     pub const ZERO: Timestamp = Timestamp(0);
     /// Bits of the node id.
-    pub const NODE_BITS: u32 = 6;
+    pub(crate) const NODE_BITS: u32 = 6;
     /// The number of nodes that can draw timestamps: nodes 0 to 63.
     pub const NODES_MAX: u8 = 1 << Timestamp::NODE_BITS;
     const _CHECK: () = assert!(

@@ -10,7 +10,7 @@ use latchwork_simulation::Kernel;
 use latchwork_strict::strict_assert;
 
 /// The most pieces into which one READ or WRITE is cut.
-pub const PIECES_MAX: usize = 8;
+pub(crate) const PIECES_MAX: usize = 8;
 const _: () = assert!(PIECES_MAX <= 8, "an event has 3 bits for a piece");
 
 /// Drawn times. All draws are uniform and come from the kernel.
@@ -26,7 +26,7 @@ pub struct Drawn {
     /// The longest pause before each request of a batch at the target. Also the longest time after
     /// the beginning of a READ or WRITE within which each of its pieces is placed.
     pub spread: Duration,
-    /// The most pieces of a READ or WRITE (1 to [`PIECES_MAX`]). The cuts are at random words, and
+    /// The most pieces of a READ or WRITE (1 to 8). The cuts are at random words, and
     /// the pieces are placed in random order. With 1, no READ or WRITE is torn.
     pub pieces_max: usize,
     /// Whether batches may overtake each other. With true, all batches are independent, as over

@@ -66,7 +66,7 @@ mod tests {
     use latchwork_verbs::BATCH_MAX;
 
     use super::*;
-    use crate::PIECES_MAX;
+    use crate::drawn::PIECES_MAX;
 
     #[test]
     fn every_event_comes_back_from_its_payload() {

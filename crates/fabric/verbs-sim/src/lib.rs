@@ -79,7 +79,7 @@ mod watch;
 mod world;
 
 pub use config::{SimConfig, Timing};
-pub use drawn::{Drawn, PIECES_MAX};
+pub use drawn::Drawn;
 pub use endpoint::SimEndpoint;
 pub use fabric::SimFabric;
 pub use faults::{FaultCounts, Faults};

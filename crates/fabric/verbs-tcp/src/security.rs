@@ -30,13 +30,13 @@ pub struct Secret(hmac::Key);
 
 impl Secret {
     /// The minimum length of a secret, in bytes.
-    pub const MIN_LEN: usize = 16;
+    pub(crate) const MIN_LEN: usize = 16;
 
     /// Makes the secret with these bytes. The bytes should be random, for example 32 bytes from
     /// `/dev/urandom`.
     ///
     /// # Errors
-    /// [`TcpError::ShortSecret`] with fewer than [`Secret::MIN_LEN`] bytes.
+    /// [`TcpError::ShortSecret`] with fewer than 16 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, TcpError> {
         if bytes.len() < Self::MIN_LEN {
             return Err(TcpError::ShortSecret { len: bytes.len() });

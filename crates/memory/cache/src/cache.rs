@@ -68,13 +68,13 @@ pub struct Cache {
 
 impl Cache {
     /// The smallest number of frames of a cache that a memory limit sizes.
-    pub const MIN_FRAMES: usize = 2;
+    pub(crate) const MIN_FRAMES: usize = 2;
 
     /// A cache whose frames, headers, index, hints and free list together take at most `bytes`
     /// bytes.
     ///
     /// # Errors
-    /// [`CacheError::TooSmall`] when fewer than `least` or fewer than [`Cache::MIN_FRAMES`] frames
+    /// [`CacheError::TooSmall`] when fewer than `least` or fewer than two frames
     /// fit. [`CacheError::OutOfMemory`] when the operating system gives no memory for the lines.
     pub fn with_memory(bytes: usize, line_size: usize, least: usize) -> Result<Self, CacheError> {
         Self::with_memory_in(bytes, line_size, least, |arena| {

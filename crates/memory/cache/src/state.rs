@@ -72,7 +72,7 @@ impl FrameState {
 
     /// Whether the local latch can be taken for writing.
     #[inline]
-    pub const fn is_writable(self) -> bool {
+    pub(crate) const fn is_writable(self) -> bool {
         self.0 & (Self::OWNERSHIP | Self::LATCHED) == Ownership::Exclusive as u64
     }
 
@@ -90,13 +90,13 @@ impl FrameState {
 
     /// The state after the writer releases the latch: next counter.
     #[inline]
-    pub const fn unlatched(self) -> Self {
+    pub(crate) const fn unlatched(self) -> Self {
         FrameState((self.0 & !Self::LATCHED).wrapping_add(Self::COUNTER_ONE))
     }
 
     /// The state with the same bytes under another ownership.
     #[inline]
-    pub const fn with_ownership(self, ownership: Ownership) -> Self {
+    pub(crate) const fn with_ownership(self, ownership: Ownership) -> Self {
         FrameState(self.0 & !Self::OWNERSHIP | ownership as u64)
     }
 

@@ -48,7 +48,7 @@ impl Geometry {
     /// Smallest chunk in bytes; the superblock of a memory node fits into it.
     pub const MIN_CHUNK: u64 = 64 << 10;
     /// Largest chunk in bytes.
-    pub const MAX_CHUNK: u64 = 1 << 30;
+    pub(crate) const MAX_CHUNK: u64 = 1 << 30;
     /// Smallest line in bytes.
     pub const MIN_LINE: u32 = 512;
     /// Largest line in bytes.

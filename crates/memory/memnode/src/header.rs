@@ -72,21 +72,6 @@ impl<'a> LineHeader<'a> {
         self.0.u64(8)
     }
 
-    /// Sets the sequence number.
-    pub fn set_sequence(self, sequence: u64) {
-        self.0.set_u64(8, sequence);
-    }
-
-    /// The commit timestamp.
-    pub fn commit_timestamp(self) -> u64 {
-        self.0.u64(16)
-    }
-
-    /// Sets the commit timestamp.
-    pub fn set_commit_timestamp(self, timestamp: u64) {
-        self.0.set_u64(16, timestamp);
-    }
-
     /// The words after the header.
     ///
     /// # Panics
@@ -109,14 +94,14 @@ mod tests {
         assert!(!header.is_live());
         assert!(!header.end_life(), "never allocated");
         let first = header.begin_life();
-        header.set_sequence(7);
-        header.set_commit_timestamp(9);
+        header.0.set_u64(8, 7);
+        header.0.set_u64(16, 9);
         assert!(header.is_live() && header.end_life() && !header.is_live());
         assert!(!header.end_life(), "double free");
         let second = header.begin_life();
         assert_ne!(first, second);
         assert_eq!(header.incarnation(), second);
-        assert_eq!((header.sequence(), header.commit_timestamp()), (7, 9));
+        assert_eq!((header.sequence(), header.0.u64(16)), (7, 9));
     }
 
     #[test]
@@ -134,6 +119,6 @@ mod tests {
         header.payload().set_u64(0, 5);
         assert_eq!(header.payload().len(), 512 - LINE_HEADER);
         assert_eq!(memory[LINE_HEADER / 8].load(std::sync::atomic::Ordering::Relaxed), 5);
-        assert_eq!((header.sequence(), header.commit_timestamp()), (0, 0));
+        assert_eq!((header.sequence(), header.0.u64(16)), (0, 0));
     }
 }

@@ -133,7 +133,7 @@ impl<T> fmt::Debug for ArrayQueue<T> {
 }
 
 /// The replacement for crossbeam's unbounded queue, with room for the few elements of a model.
-pub struct SegQueue<T>(ArrayQueue<T>);
+pub(crate) struct SegQueue<T>(ArrayQueue<T>);
 
 /// The capacity in elements: no model has more elements in a queue at one time.
 const ELEMENTS_MAX: usize = 4;

@@ -20,7 +20,8 @@ impl Joined {
     ///
     /// 1. The node releases every line.
     /// 2. The node waits until every operation has ended that may still request a line from it, for
-    ///    at most `patience`. Then it releases the lines that arrived during the wait.
+    ///    at most the deadline of an operation. Then it releases the lines that arrived during the
+    ///    wait.
     /// 3. The node returns the unused part of the memory that it claimed. The lines that it
     ///    allocated stay.
     /// 4. The node empties its own epoch slot in the pool, and then gives its id up.
@@ -32,19 +33,10 @@ impl Joined {
     /// [`JoinError::LeaseLost`] when the lease has already ended.
     pub fn leave(self) -> Result<(), JoinError> {
         let patience = self.epochs.settings().deadline;
-        self.leave_within(patience)
-    }
-
-    /// Like [`leave`](Joined::leave), but waits at most `patience` for the operations of other
-    /// nodes. An operation that takes longer may find that this node has left, and fails.
-    ///
-    /// # Errors
-    /// Like [`leave`](Joined::leave).
-    pub fn leave_within(self, patience: Duration) -> Result<(), JoinError> {
         self.depart(false, patience)
     }
 
-    /// Like [`leave_within`](Joined::leave_within), for a group of nodes that needs none of the
+    /// Like [`leave`](Joined::leave), for a group of nodes that needs none of the
     /// memory that it claimed. All nodes of the group call this, and all their claimed memory
     /// becomes free. Before the call, the callers remove the names that lead to this memory.
     ///

@@ -69,7 +69,7 @@ impl<M: LineLocks> Database<M> {
     ///
     /// # Errors
     /// Memory failures.
-    pub async fn table_names(&self) -> Result<Vec<String>, TxnError> {
+    pub(crate) async fn table_names(&self) -> Result<Vec<String>, TxnError> {
         let mut names = Vec::new();
         self.run(async |tx| {
             names.clear();

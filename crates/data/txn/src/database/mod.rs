@@ -235,7 +235,7 @@ impl<M: LineLocks> Database<M> {
     /// [`TransactionSettings::early_release`](crate::TransactionSettings::early_release), where
     /// that setting has an effect.
     #[inline]
-    pub fn releases_early(&self) -> bool {
+    pub(crate) fn releases_early(&self) -> bool {
         self.0.releases_early
     }
 

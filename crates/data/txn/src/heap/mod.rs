@@ -132,7 +132,7 @@ impl<M: LineLocks> Heap<M> {
     }
 
     /// The maximum length of a key and its value together, in bytes.
-    pub fn row_max(&self) -> usize {
+    pub(crate) fn row_max(&self) -> usize {
         row_max(self.memory.payload_len())
     }
 

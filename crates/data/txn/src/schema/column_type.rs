@@ -30,7 +30,7 @@ pub enum ColumnType {
 
 impl ColumnType {
     /// The length of a value in a row, in bytes, if all values have the same length.
-    pub fn fixed_len(self) -> Option<usize> {
+    pub(crate) fn fixed_len(self) -> Option<usize> {
         match self {
             ColumnType::U8 => Some(1),
             ColumnType::U16 | ColumnType::I16 => Some(2),

@@ -52,7 +52,7 @@ impl Schema {
     /// Whether the key of a row in the secondary index number `index` may change from `before` to
     /// `after`. Both rows have the same primary key. If the result is `false`, they have the same
     /// key in the index, which need not be computed again.
-    pub fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
+    pub(crate) fn may_move(&self, index: usize, before: &[u8], after: &[u8]) -> bool {
         let (Some(index), Ok(row), Ok(_)) =
             (self.indexes.get(index), self.row(before), self.row(after))
         else {

@@ -8,7 +8,7 @@ pub const NAME_MAX: usize = 48;
 pub const COLUMNS_MAX: usize = 1024;
 
 /// The maximum number of secondary indexes of a table.
-pub const INDEXES_MAX: usize = 16;
+pub(crate) const INDEXES_MAX: usize = 16;
 
 /// The maximum length of a row in bytes, the payload of the longest line. A row is a little shorter
 /// in practice, because its line also has headers.

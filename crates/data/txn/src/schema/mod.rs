@@ -72,10 +72,11 @@ pub use error::SchemaError;
 pub use index::SecondaryIndex;
 pub use key::KeyRef;
 pub use layout::RowRef;
-pub use limits::{COLUMNS_MAX, INDEXES_MAX, NAME_MAX};
-pub use ordered::{KEY_COLUMNS_MAX, Order, end_of_prefix};
+pub(crate) use limits::INDEXES_MAX;
+pub use limits::{COLUMNS_MAX, NAME_MAX};
+pub use ordered::{Order, end_of_prefix};
 
-use ordered::KeyLayout;
+use ordered::{KEY_COLUMNS_MAX, KeyLayout};
 use place::Place;
 
 const _: () =
@@ -144,11 +145,6 @@ impl Schema {
         })
     }
 
-    /// The number of the secondary index with this name.
-    pub fn index_named(&self, name: &str) -> Option<usize> {
-        self.indexes.iter().position(|index| index.name == name)
-    }
-
     /// Encodes the primary key with these values, in the order of the key, into `out`, which is
     /// cleared first.
     ///
@@ -171,7 +167,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError::WrongCount`] for more values than columns; [`SchemaError::WrongValue`].
-    pub fn key_prefix(
+    pub(crate) fn key_prefix(
         &self,
         values: &[ColumnValue<'_>],
         out: &mut Vec<u8>,
@@ -180,13 +176,8 @@ impl Schema {
         self.key.put(&self.columns, values, out)
     }
 
-    /// The maximum length of a primary key in bytes.
-    pub fn key_len_max(&self) -> usize {
-        self.key.len_max()
-    }
-
     /// The minimum length of a row in bytes.
-    pub fn row_len_min(&self) -> usize {
+    pub(crate) fn row_len_min(&self) -> usize {
         self.fixed_len + self.texts.len()
     }
 

@@ -17,7 +17,7 @@ use super::column_type::ColumnType;
 use super::error::SchemaError;
 
 /// The maximum number of columns of a key.
-pub const KEY_COLUMNS_MAX: usize = 16;
+pub(crate) const KEY_COLUMNS_MAX: usize = 16;
 
 /// The direction in which a column of an index orders its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -111,7 +111,7 @@ impl Measure {
     }
 
     /// The payload in bytes, if the measure has a fixed payload: one word, or one message.
-    pub const fn fixed_bytes(self) -> Option<u32> {
+    pub(crate) const fn fixed_bytes(self) -> Option<u32> {
         use Measure::*;
         match self {
             AtomicLatency | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses => Some(8),

@@ -52,7 +52,7 @@ pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, a: u8, b: u16, seq: u32) 
 /// # Panics
 /// When the frame is longer than [`FRAME_MAX`], which is a bug of the caller.
 #[inline]
-pub fn end_frame(out: &mut [u8], start: usize) {
+pub(crate) fn end_frame(out: &mut [u8], start: usize) {
     let len = out.len() - start;
     assert!((HEADER..=FRAME_MAX).contains(&len), "a frame of {len} bytes");
     strict_assert!(out[start..start + 4] == [0; 4], "a frame ends twice");

@@ -18,7 +18,7 @@ pub use greeting::{
     ANSWER_LEN, AgentGreeting, CLIENT_GREETING_LEN, ClientGreeting, HELLO_LEN, Hello, MAC_LEN,
     NONCE_LEN, REGIONS_MAX, Refusal, TcpNode, VERSION, WELCOME_LEN, Welcome,
 };
-pub use header::{FRAME_MAX, HEADER, end_frame};
+pub use header::{FRAME_MAX, HEADER};
 pub use reply::{BatchReply, begin_reply, end_reply};
 
 use thiserror::Error;

@@ -233,20 +233,6 @@ impl<M: CoherentMemory> Tree<M> {
         .await
     }
 
-    /// Removes a key if its value is `value`, atomically. Returns whether the key was removed. A
-    /// cleanup uses this where it must not remove a key to which another operation has given a new
-    /// value.
-    ///
-    /// # Errors
-    /// As [`get_with`](Tree::get_with).
-    pub async fn remove_if(&self, key: &[u8], value: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, |page, found, _| match found {
-            Ok(slot) if page.value(slot).to_vec() == value => Ok((true, page.remove(slot)?)),
-            _ => Ok((false, Dirty::default())),
-        })
-        .await
-    }
-
     pub(super) fn insert_entry(
         &self,
         page: &Page<'_>,

@@ -92,23 +92,10 @@ impl Trace {
 
     /// Adds a note about a worker's action. `node` and `worker` count from 0.
     pub fn note(&self, at: Time, node: usize, worker: usize, text: String) {
-        self.local(at, node, Some(worker), text);
-    }
-
-    /// Adds a note about a whole node: a pause, a wake-up or a crash.
-    pub fn note_node(&self, at: Time, node: usize, text: String) {
-        self.local(at, node, None, text);
-    }
-
-    fn local(&self, at: Time, node: usize, worker: Option<usize>, text: String) {
+        let worker = Some(worker);
         let who = u8::try_from(node + 1).ok().and_then(ComputeNodeId::new).map(TraceParty::Compute);
         let what = who.map_or(TraceKind::World, |who| TraceKind::Local { who, worker });
         self.add(at, what, text);
-    }
-
-    /// Adds a note without a node: a lost memory node, or a failed check.
-    pub fn note_world(&self, at: Time, text: String) {
-        self.add(at, TraceKind::World, text);
     }
 
     fn add(&self, at: Time, what: TraceKind, text: String) {

@@ -203,7 +203,7 @@ impl MicroWorkload {
     }
 
     /// The probability that an access of this node is a read.
-    pub fn reads_of(&self, node: u64) -> f64 {
+    pub(crate) fn reads_of(&self, node: u64) -> f64 {
         match self.config.writer_nodes {
             0 => self.config.reads,
             writers if node < writers => 0.0,

@@ -143,7 +143,7 @@ impl Properties {
 
     /// Keys that one file assigns more than once. A key that two files assign, or a file and the
     /// command line, is not in this list.
-    pub fn duplicates(&self) -> &[Duplicate] {
+    pub(crate) fn duplicates(&self) -> &[Duplicate] {
         &self.duplicates
     }
 

@@ -55,13 +55,8 @@ impl TransactionKind {
     }
 
     /// The minimum share in the mix, in percent (clause 5.2.3). New orders have the rest.
-    pub fn least_percent(self) -> u32 {
+    pub(crate) fn least_percent(self) -> u32 {
         [0, 43, 4, 4, 4][self.index()]
-    }
-
-    /// Whether the transaction only reads.
-    pub fn is_read_only(self) -> bool {
-        matches!(self, TransactionKind::OrderStatus | TransactionKind::StockLevel)
     }
 }
 
@@ -111,7 +106,5 @@ mod tests {
         assert_eq!(seconds, [[18, 12, 5], [3, 12, 5], [2, 10, 5], [2, 5, 5], [2, 5, 20]]);
         let shares = TransactionKind::ALL.map(TransactionKind::least_percent);
         assert_eq!(shares, [0, 43, 4, 4, 4]);
-        let readers = TransactionKind::ALL.map(TransactionKind::is_read_only);
-        assert_eq!(readers, [false, false, true, false, true]);
     }
 }

@@ -65,4 +65,4 @@ pub use statistics::{
 };
 pub use table::{TpccIndex, TpccTable};
 pub use terminal::{Home, InputSettings, RemoteLines, Terminal};
-pub use think::{TPMC_PER_WAREHOUSE_MAX, think_time};
+pub use think::think_time;

@@ -9,7 +9,8 @@ use latchwork_report::histogram::{
 };
 use latchwork_report::result::{ResultDocument, ResultPhase};
 
-use super::{TPMC_PER_WAREHOUSE_MAX, TransactionKind};
+use super::TransactionKind;
+use super::think::TPMC_PER_WAREHOUSE_MAX;
 
 /// Counts of one transaction type. Its latencies are in [`Statistics`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -183,7 +184,7 @@ impl Summary<'_> {
     }
 
     /// tpmC in percent of the maximum of the warehouses. `None` if terminals did not wait.
-    pub fn efficiency_percent(&self) -> Option<f64> {
+    pub(crate) fn efficiency_percent(&self) -> Option<f64> {
         let most = TPMC_PER_WAREHOUSE_MAX * f64::from(self.waiting?.warehouses);
         (most > 0.0).then(|| 100.0 * self.tpmc() / most)
     }

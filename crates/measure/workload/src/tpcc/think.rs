@@ -8,7 +8,7 @@ use crate::random::WorkloadRandom;
 /// The maximum of new orders per minute of one warehouse with ten waiting terminals. The number
 /// follows from the keying times and mean think times in the standard's mix, with response times of
 /// zero. Efficiency is tpmC relative to this maximum.
-pub const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
+pub(crate) const TPMC_PER_WAREHOUSE_MAX: f64 = 12.86;
 
 /// A random think time (clause 5.2.5.4): exponential with the mean of the transaction's type, and
 /// at most ten times the mean.

@@ -110,7 +110,7 @@ const LOAD_STREAM: u64 = u64::MAX;
 const RUN_STREAM: u64 = u64::MAX - 1;
 
 /// The length of the longest last name, in bytes.
-pub const LAST_NAME_MAX: usize = 15;
+pub(crate) const LAST_NAME_MAX: usize = 15;
 
 const SYLLABLES: [&[u8]; 10] =
     [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
@@ -154,13 +154,13 @@ fn push_characters(random: &mut WorkloadRandom, alphabet: &[u8], len: u32, out: 
 }
 
 /// Appends a random a-string of `from..=to` letters and digits (clause 4.3.2.2).
-pub fn push_a_string(random: &mut WorkloadRandom, from: u32, to: u32, out: &mut Vec<u8>) {
+pub(crate) fn push_a_string(random: &mut WorkloadRandom, from: u32, to: u32, out: &mut Vec<u8>) {
     let len = uniform(random, from, to);
     push_characters(random, ALPHANUMERIC, len, out);
 }
 
 /// Appends a random n-string of `len` digits (clause 4.3.2.2).
-pub fn push_n_string(random: &mut WorkloadRandom, len: u32, out: &mut Vec<u8>) {
+pub(crate) fn push_n_string(random: &mut WorkloadRandom, len: u32, out: &mut Vec<u8>) {
     push_characters(random, b"0123456789", len, out);
 }
 
@@ -211,7 +211,7 @@ pub fn is_original(data: &[u8]) -> bool {
 
 /// Appends I_DATA or S_DATA: 26 to 50 characters. With `original`, [`ORIGINAL`] replaces the
 /// characters at a random position.
-pub fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>) {
+pub(crate) fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     push_a_string(random, 26, 50, out);
     if original {
@@ -222,7 +222,7 @@ pub fn push_data(random: &mut WorkloadRandom, original: bool, out: &mut Vec<u8>)
 }
 
 /// The numbers `1..=count` in random order (shuffle of Fisher and Yates).
-pub fn permutation(random: &mut WorkloadRandom, count: u32) -> Vec<u32> {
+pub(crate) fn permutation(random: &mut WorkloadRandom, count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (1..=count).collect();
     for last in (1..numbers.len()).rev() {
         numbers.swap(last, random.below(last as u64 + 1) as usize);

@@ -5,10 +5,10 @@ use std::fmt;
 use crate::hash::ycsb_hash;
 
 /// The longest key of any format, in bytes.
-pub const KEY_LEN_MAX: usize = 512;
+pub(crate) const KEY_LEN_MAX: usize = 512;
 
 /// The maximum number of digits to which a key can be padded.
-pub const ZERO_PADDING_MAX: usize = KEY_LEN_MAX - PREFIX.len();
+pub(crate) const ZERO_PADDING_MAX: usize = KEY_LEN_MAX - PREFIX.len();
 
 const PREFIX: &[u8; 4] = b"user";
 
@@ -54,7 +54,7 @@ pub enum InsertOrder {
 pub struct KeyFormat {
     /// Hashes or plain numbers.
     pub order: InsertOrder,
-    /// Numbers are padded with zeros to this many digits. The maximum is [`ZERO_PADDING_MAX`].
+    /// Numbers are padded with zeros to this many digits. The maximum is 508.
     pub zero_padding: usize,
 }
 

@@ -35,9 +35,9 @@ mod stream;
 pub use builtin::Builtin;
 pub use content::{ContentKey, ContentVersion, FieldIndex, VERSION_LEN, Versions};
 pub use inserts::InsertCounter;
-pub use key::{InsertOrder, KEY_LEN_MAX, KeyBuffer, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
+pub use key::{InsertOrder, KeyBuffer, KeyFormat, RecordNumber};
 pub use operation::{Fields, OperationKind, YcsbOperation};
-pub use record::{BadYcsbRecord, FieldLength, RECORD_LEN_MAX, RecordLayout};
+pub use record::{BadYcsbRecord, FieldLength, RecordLayout};
 pub use settings::{
     ClientSettings, CoreWorkload, Mix, RequestDistribution, ScanLength, ScanLengthDistribution,
 };

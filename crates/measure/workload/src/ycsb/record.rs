@@ -18,7 +18,7 @@ use crate::distribution::Zipfian;
 use crate::hash::mix;
 
 /// The longest record of any layout, in bytes.
-pub const RECORD_LEN_MAX: usize = 65_535;
+pub(crate) const RECORD_LEN_MAX: usize = 65_535;
 
 /// How long the fields of a record are.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl RecordLayout {
     /// # Errors
     ///
     /// Fails without fields, with a minimum above the maximum, or when a record could exceed
-    /// [`RECORD_LEN_MAX`].
+    /// 65535 bytes.
     pub fn new(fields: u16, length: FieldLength) -> Result<RecordLayout, WorkloadError> {
         if fields == 0 {
             return Err(WorkloadError::Conflict("a record needs at least one field".to_owned()));
@@ -159,7 +159,7 @@ impl RecordLayout {
     }
 
     /// The fields in order.
-    pub fn field_indices(&self) -> impl Iterator<Item = FieldIndex> + use<> {
+    pub(crate) fn field_indices(&self) -> impl Iterator<Item = FieldIndex> + use<> {
         (0..self.fields).map(FieldIndex)
     }
 

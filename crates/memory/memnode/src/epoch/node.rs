@@ -159,7 +159,7 @@ impl Epochs {
     }
 
     /// Whether [`Epochs::tick`] has work at `now`. Costs a few loads.
-    pub fn tick_is_due(&self, now: Time) -> bool {
+    pub(crate) fn tick_is_due(&self, now: Time) -> bool {
         self.is_active() && now.as_nanos() >= self.next_tick.load(Ordering::Relaxed)
     }
 

@@ -12,7 +12,7 @@ impl Epoch {
     /// A value above every epoch, which a node without an operation in progress publishes. The
     /// counter counts marks of freed lines, about one in a tick of a node. With a tick of 1 ms, 58
     /// nodes need more than nine years to reach this value.
-    pub const NONE_OLDER: Epoch = Epoch((1 << SlotWord::EPOCH_BITS) - 1);
+    pub(crate) const NONE_OLDER: Epoch = Epoch((1 << SlotWord::EPOCH_BITS) - 1);
 
     /// The number.
     pub const fn get(self) -> u64 {

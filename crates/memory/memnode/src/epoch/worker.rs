@@ -199,7 +199,7 @@ impl EpochWorker {
     }
 
     /// Raises the worker's bound to the node's epoch, as far as the operations in progress permit.
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         if self.online.get() {
             let mut groups = self.groups.get();
             strict_assert!(self.seat.bound() != Seat::RESTING, "an online worker has a bound");

@@ -24,7 +24,7 @@ proptest! {
     fn what_is_encoded_is_read_again(schema in any_schema(), seeds in any_row()) {
         let all = values(&schema, &seeds);
         let (key, row) = (key_of(&schema, &all), row_of(&schema, &all));
-        prop_assert!(key.len() <= schema.key_len_max());
+        prop_assert!(key.len() <= schema.key.len_max());
         prop_assert!(row.len() >= schema.row_len_min());
         prop_assert!(schema.row_len_max().is_none_or(|max| row.len() <= max));
         let (key, row) = (schema.key(&key).unwrap(), schema.row(&row).unwrap());

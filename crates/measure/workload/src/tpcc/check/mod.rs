@@ -200,7 +200,7 @@ impl ConsistencyCheck {
     }
 
     /// Adds a row of ORDER-LINE.
-    pub fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
+    pub(crate) fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
         if let Some(state) = self.place(TpccTable::OrderLine, key.warehouse)
             && !state.order_line(key, row)
         {

@@ -73,7 +73,7 @@ impl StockCheck {
     }
 
     /// A row of ORDER-LINE.
-    pub fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
+    pub(crate) fn order_line(&mut self, key: OrderLineKey, row: &OrderLine<'_>) {
         if key.order <= self.scale.orders() {
             return;
         }
