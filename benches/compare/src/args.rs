@@ -178,7 +178,6 @@ impl Args {
         structures
     }
 
-    /// Repetitions of each load.
     pub(crate) fn load_repeats(&self) -> u64 {
         self.load_repeats.unwrap_or(self.repeats.min(3))
     }

@@ -53,7 +53,6 @@ impl Results {
         Results { machine, cells: Vec::new() }
     }
 
-    /// Adds a sample.
     pub(crate) fn add(&mut self, structure: Structure, what: What, group: usize, sample: f64) {
         let same = |cell: &&mut Cell| {
             cell.structure == structure && cell.what() == what && cell.group == group

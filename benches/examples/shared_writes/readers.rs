@@ -106,7 +106,6 @@ struct Shared {
     counters: [AtomicU64; NODES * WORKERS],
 }
 
-/// One reader.
 struct Reader<'a> {
     shared: &'a Shared,
     member: Member,

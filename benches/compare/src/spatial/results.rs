@@ -39,7 +39,6 @@ impl Results {
         Results { machine, cells: Vec::new() }
     }
 
-    /// Adds a sample.
     pub(crate) fn add(&mut self, structure: Structure, what: What, sample: f64) {
         let same = |cell: &Cell| cell.structure == structure && cell.what == what;
         let at = self.cells.iter().position(same).unwrap_or_else(|| {

@@ -42,7 +42,6 @@ pub(crate) enum Work {
     Many,
     /// The 10 nearest entries.
     NearestTen,
-    /// The nearest entry.
     Nearest,
     Insert,
     Remove,

@@ -72,7 +72,6 @@ impl LogRecordReader {
         }
     }
 
-    /// The file's header.
     pub(crate) fn header(&self) -> &FileHeader {
         &self.header
     }

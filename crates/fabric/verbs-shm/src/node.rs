@@ -23,7 +23,6 @@ pub(crate) enum Memory {
     },
 }
 
-/// A compute node.
 pub(crate) struct Node {
     pub(crate) post: Post,
     // The regions by key; for a node of another process, only the regions that were looked up.

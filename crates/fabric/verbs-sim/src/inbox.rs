@@ -49,7 +49,6 @@ impl Mailbox {
         self.queue.borrow().len() >= self.capacity
     }
 
-    /// Delivers a message.
     pub(crate) fn put(&self, message: Message) {
         self.queue.borrow_mut().push_back(message);
         self.notify_one();

@@ -45,7 +45,6 @@ impl Host {
     }
 }
 
-/// A memory node.
 #[derive(Clone)]
 pub(crate) struct MemoryNode {
     pub(crate) host: Rc<Host>,
@@ -58,7 +57,6 @@ impl MemoryNode {
     }
 }
 
-/// A compute node.
 pub(crate) struct Node {
     pub(crate) id: ComputeNodeId,
     pub(crate) host: Rc<Host>,
@@ -97,7 +95,6 @@ pub(crate) struct There {
 }
 
 impl There {
-    /// A memory node.
     pub(crate) fn memory_node(node: &MemoryNode) -> There {
         let MemoryNode { host, memory } = node.clone();
         There { host, node: None, memory: OnceCell::from(memory) }

@@ -9,7 +9,6 @@ mod trees;
 
 use latchwork::ClusterConfig;
 
-/// A small cluster.
 fn config(compute_nodes: usize, workers: usize, seed: u64) -> ClusterConfig {
     ClusterConfig {
         compute_nodes,

@@ -61,7 +61,6 @@ const _: () = assert!(
     "hot words share no cache line"
 );
 
-/// A memory node's superblock.
 pub(crate) fn superblock(node: MemoryNodeId) -> GlobalAddr {
     GlobalAddr::new(node, 0)
 }

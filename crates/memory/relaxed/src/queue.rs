@@ -157,7 +157,6 @@ impl<O> Queue<O> {
         }
     }
 
-    /// The entries, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry<O>> {
         self.entries.iter()
     }
@@ -193,7 +192,6 @@ impl<O> Queue<O> {
             || self.entries.front().is_some_and(|first| first.seq == seq)
     }
 
-    /// Removes an entry.
     pub(crate) fn remove(&mut self, seq: u64) -> Option<Entry<O>> {
         let entry = self.entries.remove(self.at(seq)?)?;
         strict_assert!(self.bytes >= entry.pieces.len(), "more bytes leave than came");

@@ -55,7 +55,6 @@ pub(crate) enum How {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
-    /// All views, by revision.
     pub(crate) views: BTreeMap<u64, Arc<ClusterView<Id>>>,
     pub(crate) lives: Vec<Life>,
     /// The member epoch that each epoch slot belongs to.

@@ -52,7 +52,6 @@ impl<T: Clone> Promise<T> {
         self.0.lock().result.clone()
     }
 
-    /// Waits for the result.
     pub(crate) fn wait(self: &Arc<Self>) -> Wait<T> {
         Wait { promise: self.clone(), key: None }
     }

@@ -21,7 +21,6 @@ macro_rules! functions {
         }
 
         impl Library {
-            /// Opens the library.
             pub(crate) fn open() -> Result<Library, IbvOpenError> {
                 // SAFETY: the name is a C string. Loading the library runs its own start code,
                 // which this crate trusts like the system's package.

@@ -41,7 +41,6 @@ struct Entry {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A source of events.
 enum Source {
     Completions(Arc<Completions>),
     Device(Arc<Device>),

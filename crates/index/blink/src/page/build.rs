@@ -108,7 +108,6 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Appends a child.
     pub(crate) fn push_child(&mut self, key: &[u8], child: GlobalAddr) -> bool {
         self.push(key, &child.bits().to_le_bytes())
     }

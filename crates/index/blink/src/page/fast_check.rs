@@ -208,13 +208,11 @@ impl<'a> Glance<'a> {
         &behind[..self.count().min(behind.len())]
     }
 
-    /// The head in `slot`.
     #[inline]
     pub(super) fn head(&self, slot: usize) -> u64 {
         self.words.u64(Header::head_at(slot))
     }
 
-    /// The entry of `slot`.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Entry {
         let (cap, width) = (self.cap(), (self.words.word(3) >> 48) as u16);
@@ -229,7 +227,6 @@ impl<'a> Glance<'a> {
         }
     }
 
-    /// The value in `slot`.
     #[inline]
     pub(crate) fn value(&self, slot: usize) -> TreeValue<'a> {
         let entry = self.entry(slot);

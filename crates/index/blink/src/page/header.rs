@@ -72,7 +72,6 @@ impl Shape {
     }
 }
 
-/// The decoded header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) level: u8,

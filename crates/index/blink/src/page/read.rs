@@ -126,7 +126,6 @@ impl<'a> Page<'a> {
         self.child(slot.ok_or(Broken("no child below its first separator"))?)
     }
 
-    /// The child in `slot`.
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Result<GlobalAddr, Broken> {
         let entry = self.entry(slot);
@@ -162,20 +161,17 @@ impl<'a> Page<'a> {
         count.checked_sub(self.header.count()).filter(|&new| new > 0).map(|new| slot + new)
     }
 
-    /// The head in `slot`.
     #[inline]
     pub(crate) fn head(&self, slot: usize) -> u64 {
         self.words.u64(Header::head_at(slot))
     }
 
-    /// The entry of `slot`.
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> Entry {
         let none = Entry { offset: 0, suffix: 0, value: 0 };
         Glance::of(self.words).map_or(none, |page| page.entry(slot))
     }
 
-    /// The value in `slot`.
     pub(crate) fn value(&self, slot: usize) -> TreeValue<'a> {
         let entry = self.entry(slot);
         TreeValue::new(self.words, entry.offset(), entry.value_len())

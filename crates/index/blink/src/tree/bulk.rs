@@ -16,7 +16,6 @@ use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, 
 struct Room {
     /// The target size of a page in bytes.
     target: usize,
-    /// The longest key.
     key_max: usize,
     entries_max: usize,
 }

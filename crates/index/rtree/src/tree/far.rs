@@ -11,7 +11,6 @@ use super::insert::{Refused, Way, is_ready};
 use crate::page::{Page, Record, Role};
 use crate::{RTreeError, Rect};
 
-/// An entry that moves.
 #[derive(Clone, Copy)]
 pub(super) struct Move<'a, const D: usize> {
     pub(super) id: u64,

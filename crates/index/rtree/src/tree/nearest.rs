@@ -63,7 +63,6 @@ impl<const D: usize> Ord for Best<D> {
     }
 }
 
-/// A search in progress.
 struct Search<'m, const D: usize> {
     point: [f64; D],
     count: usize,

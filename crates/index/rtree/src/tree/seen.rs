@@ -22,7 +22,6 @@ impl<K> Default for Seen<K> {
 }
 
 impl<K: Ord> Seen<K> {
-    /// Begins a query.
     pub(super) fn begin(&mut self, keeps: bool) {
         self.keeps = keeps;
         self.list.clear();

@@ -14,7 +14,6 @@ use latchwork_runtime::Handle;
 
 use crate::common::{Random, WORLDS, executor, fan_out_3, in_worlds};
 
-/// The objects that move.
 const OBJECTS: u64 = 24;
 
 /// A place of an object, and the times between which the object may have been there.

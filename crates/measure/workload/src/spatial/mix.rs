@@ -78,7 +78,6 @@ impl SpatialMix {
         self.weights[kind.index()] / self.weights.iter().sum::<f64>()
     }
 
-    /// Draws a kind.
     pub(super) fn draw(&self, random: &mut WorkloadRandom) -> SpatialKind {
         let mut left = random.next_f64() * self.weights.iter().sum::<f64>();
         let mut last = SpatialKind::Window;

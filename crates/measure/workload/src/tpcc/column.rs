@@ -86,8 +86,6 @@ impl Columns {
 pub(super) struct Declaration {
     /// The standard's name.
     pub(super) name: &'static str,
-    /// The primary key.
     pub(super) key: &'static [Columns],
-    /// A row.
     pub(super) row: &'static [Columns],
 }

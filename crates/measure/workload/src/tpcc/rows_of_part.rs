@@ -321,7 +321,6 @@ struct Texts {
 }
 
 impl Texts {
-    /// Clears the texts.
     fn begin(&mut self) -> &mut Texts {
         self.bytes.clear();
         self.ends.clear();

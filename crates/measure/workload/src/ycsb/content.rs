@@ -164,7 +164,6 @@ fn word(seed: u64, index: usize) -> [u8; 8] {
     (x ^ (x >> 32)).to_le_bytes()
 }
 
-/// Fills a field.
 #[inline]
 pub(super) fn fill(out: &mut [u8], key: ContentKey, field: FieldIndex, version: ContentVersion) {
     let version = kept(version, out.len());

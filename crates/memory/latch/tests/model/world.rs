@@ -135,7 +135,6 @@ pub(crate) struct World {
     /// The messages in flight. Their order has no meaning: they are sorted, so that equal sets are
     /// equal.
     pub(crate) wire: Vec<Packet>,
-    /// The first fault.
     pub(crate) fault: Option<Fault>,
     /// The number of batches that may still fail.
     pub(crate) failures: u8,

@@ -71,7 +71,6 @@ impl Server {
         Some(Server { address, child, _data: data })
     }
 
-    /// Kills the server.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -130,7 +130,6 @@ impl World {
         })
     }
 
-    /// Registers compute node `id`.
     pub(crate) fn register(&self, id: u8, pool: &Pool, settings: PoolSettings) -> Node {
         let (worker, pool) = (self.worker(id), pool.clone());
         self.run(
