@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use latchwork_harness::driver::DriverFlags;
 use latchwork_harness::parse::{bytes, percent, positive, seconds, whole, whole_micros};
-use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
+use latchwork_harness::{Named, NamesFiles};
 use latchwork_relaxed::{Consistency, WriteBufferSettings as RelaxedSettings};
 use latchwork_workload::micro::WriteKind;
 
@@ -101,11 +102,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "US", value_parser = whole_micros(1..=1_000_000_000), hide = true, help_heading = "Settings: Output")]
     pub(crate) series_us: Option<u64>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-    #[command(flatten)]
-    pub(crate) output: OutputFlags,
+    pub(crate) common: DriverFlags,
     /// Whether a cache size in MiB was given.
     #[arg(skip)]
     pub(crate) cache_in_mib: bool,
@@ -154,7 +151,7 @@ pub(crate) struct Cli(pub(crate) Flags);
 
 impl NamesFiles for Cli {
     fn files(&self) -> Vec<Named> {
-        self.0.fabric.files().chain(self.0.output.files()).collect()
+        self.0.common.files().collect()
     }
 }
 
@@ -180,51 +177,26 @@ impl FromArgMatches for Cli {
     }
 }
 
-/// Parses a command line.
-#[cfg(test)]
-pub(crate) fn parse<I>(arguments: I) -> Result<Flags, clap::Error>
-where
-    I: IntoIterator,
-    I::Item: Into<std::ffi::OsString> + Clone,
-{
-    let matches = Cli::command().try_get_matches_from(arguments)?;
-    Cli::from_arg_matches(&matches).map(|Cli(flags)| flags)
-}
-
 #[cfg(test)]
 mod tests {
-    use latchwork_harness::config::settings_page;
-    use latchwork_harness::parse::one_line;
+    use latchwork_harness::config::{assert_consistent, assert_refused, command_line};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Flags::command().debug_assert();
-        let flags = parse(["microbench"]).expect("defaults");
-        assert_eq!((flags.cluster.gcl_size, flags.cluster.inflight), (2048, 1));
-        assert!(!flags.cache_in_mib);
-        assert!(parse(["microbench", "--cache-mb", "3"]).expect("a size").cache_in_mib);
-    }
-
-    #[test]
-    fn the_page_of_settings_has_those_of_this_program() {
         let page = include_str!("../../../docs/reference/settings.md");
-        let table = settings_page::<Cli>();
-        assert!(
-            page.contains(&table),
-            "docs/reference/settings.md should have this table:\n\n{table}"
-        );
-    }
-
-    #[test]
-    fn files_for_several_programs_may_have_each_flag() {
-        assert_eq!(latchwork_harness::config::missing::<Cli>("microbench"), [""; 0]);
+        assert_consistent::<Cli>(page);
+        let parse = |words: &[&str]| command_line("microbench", words).map(|Cli(flags)| flags);
+        let flags = parse(&["microbench"]).expect("defaults");
+        assert_eq!((flags.common.cluster.gcl_size, flags.common.cluster.inflight), (2048, 1));
+        assert!(!flags.cache_in_mib);
+        assert!(parse(&["microbench", "--cache-mb", "3"]).expect("a size").cache_in_mib);
     }
 
     #[test]
     fn a_wrong_flag_is_one_line_with_what_would_do() {
-        for (arguments, flag, would_do) in [
+        assert_refused::<Cli>(&[
             ("--lines 0", "--lines", "from 1"),
             ("--scale 0", "--scale", "from 1"),
             ("--reads 101", "--reads", "0 to 100"),
@@ -248,12 +220,6 @@ mod tests {
             ("--nic token-ring", "--nic", "connectx3"),
             ("--read 5", "--read", "--reads"),
             ("run", "run", ""),
-        ] {
-            let arguments = std::iter::once("microbench").chain(arguments.split_whitespace());
-            let line = one_line(&parse(arguments.clone()).expect_err("a wrong command line"));
-            assert!(!line.contains('\n'), "{line}");
-            let arguments: Vec<_> = arguments.collect();
-            assert!(line.contains(flag) && line.contains(would_do), "{arguments:?}: {line}");
-        }
+        ]);
     }
 }

@@ -6,36 +6,34 @@ use std::sync::Arc;
 
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory as _;
-use latchwork_harness::{Course, RunPart, Share};
+use latchwork_harness::driver::{MeasuredRun, tasks};
+use latchwork_harness::{AppError, Course, RunPart, Share};
 use latchwork_history::calls::RegisterOperation;
 use latchwork_relaxed::{LossCause, LostWrite, RelaxedError, WriteBuffer};
 use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_runtime::{Handle, Time};
-use latchwork_verbs::GlobalAddr;
 use latchwork_workload::micro::{
     AccessStream, ClientIndex, Garbage, ItemTag, MicroAccess, MicroKind, WriteKind,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::lines::{Place, failed};
-use crate::sample_history::{Sample, Witness};
+use crate::lines::{Lines, Place};
+use crate::sample_history::{History, Sample};
 use crate::settings::Settings;
 
 /// The shared state of all workers.
 pub(crate) struct Run {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) lines: Arc<Vec<GlobalAddr>>,
+    pub(crate) lines: Arc<Lines>,
     /// No access begins before this time.
     pub(crate) begin: Time,
     pub(crate) course: Course,
     pub(crate) sample: Sample,
 }
 
-impl Run {
-    /// The number of clients of all workers.
-    pub(crate) fn clients(settings: &Settings) -> usize {
-        let cluster = &settings.cluster;
-        cluster.compute_nodes * cluster.workers * cluster.inflight
+impl MeasuredRun for Run {
+    fn course(&self) -> Option<&Course> {
+        Some(&self.course)
     }
 }
 
@@ -54,7 +52,7 @@ pub(crate) struct Done {
     /// The number of items that were checked during the run.
     pub(crate) looked_at: u64,
     /// The worker's history of the sample.
-    pub(crate) witness: Witness,
+    pub(crate) history: History,
     /// The end of its last measured access.
     pub(crate) end: Time,
 }
@@ -81,13 +79,12 @@ struct Runner {
     done: RefCell<Done>,
 }
 
-/// Runs one worker. `None` if the run failed.
-pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
-    let inflight = run.settings.cluster.inflight;
-    let buffer = buffer(&run, &member)?;
+/// Runs one worker.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
+    let inflight = run.settings.common.cluster.inflight;
     let runner = Rc::new(Runner {
         memory: member.memory.clone(),
-        buffer,
+        buffer: buffer(&run, &member)?,
         handle: member.handle.clone(),
         place: Place::of(&run.settings),
         node: member.node,
@@ -100,7 +97,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
             writes: Vec::new(),
             garbage: None,
             looked_at: 0,
-            witness: Witness::default(),
+            history: History::default(),
             end: run.begin,
         }),
         run,
@@ -109,43 +106,43 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
         member.handle.sleep_until(runner.run.begin).await;
     }
     let first = member.index * inflight;
-    let spawn = |client| member.handle.spawn(runner.clone().client(client));
-    let tasks: Vec<_> = (first..first + inflight).map(spawn).collect();
-    for task in tasks {
-        task.await.ok()?;
+    let runner = tasks(&member.handle, runner, first..first + inflight, Runner::client).await?;
+    let Runner { run, buffer, done, .. } = runner;
+    if let Some(buffer) = buffer {
+        buffer.leave().await.map_err(|error| why(&run.settings, &error))?;
     }
-    let Runner { run, buffer, done, .. } = Rc::into_inner(runner)?;
-    if let Some(buffer) = buffer
-        && let Err(error) = buffer.leave().await
-    {
-        run.course.fail(why(&run.settings, &error));
-    }
-    Some(done.into_inner())
+    Ok(done.into_inner())
 }
 
-/// The worker's write buffer, if its writes do not take effect at once. `None` if the run failed.
-fn buffer(run: &Arc<Run>, member: &Member) -> Option<Option<WriteBuffer<Worker>>> {
+/// The worker's write buffer, if its writes do not take effect at once.
+fn buffer(run: &Arc<Run>, member: &Member) -> Result<Option<WriteBuffer<Worker>>, AppError> {
     let settings = run.settings.relaxed.clone();
     if !settings.consistency.buffers() {
-        return Some(None);
+        return Ok(None);
     }
     let on_loss = {
         let run = run.clone();
-        move |lost| run.course.fail(why(&run.settings, &RelaxedError::Lost(lost)))
+        move |lost| run.fail(&RelaxedError::Lost(lost))
     };
     let made = WriteBuffer::new(member.memory.clone(), settings, on_loss);
-    made.map_err(|error| run.course.fail(error.to_string())).ok().map(Some)
+    made.map(Some).map_err(|error| AppError::Failed(error.to_string()))
 }
 
-fn why(settings: &Settings, error: &RelaxedError) -> String {
-    match error {
-        RelaxedError::Memory(error) => failed(settings, error),
+impl Run {
+    fn fail(&self, error: &RelaxedError) {
+        self.course.fail(why(&self.settings, error).to_string());
+    }
+}
+
+fn why(settings: &Settings, error: &RelaxedError) -> AppError {
+    AppError::Failed(match error {
+        RelaxedError::Memory(error) => return settings.memory_error(error),
         RelaxedError::Lost(lost) if lost.0.iter().any(is_late) => format!(
             "memory failed: {lost}; a longer write-deadline (--set) than {:?} lets writers of popular lines wait longer",
             settings.relaxed.deadline
         ),
         error => format!("memory failed: {error}"),
-    }
+    })
 }
 
 fn is_late(lost: &LostWrite) -> bool {
@@ -156,8 +153,8 @@ impl Runner {
     async fn client(self: Rc<Self>, client: usize) {
         let settings = &self.run.settings;
         let index = ClientIndex { node: self.node as u64, client: client as u64 };
-        let mut stream = AccessStream::new(&settings.workload, index, settings.cluster.seed);
-        let clients = Run::clients(settings) as u64;
+        let mut stream = AccessStream::new(&settings.workload, index, settings.common.cluster.seed);
+        let clients = settings.clients() as u64;
         let mut writes = 0;
         let mut begin = self.handle.now();
         loop {
@@ -183,7 +180,7 @@ impl Runner {
                     self.note(part, access, ended.found, begin, end);
                 }
                 Err(error) => {
-                    self.run.course.fail(why(settings, &error));
+                    self.run.fail(&error);
                     break;
                 }
             }
@@ -195,7 +192,7 @@ impl Runner {
     }
 
     async fn access(&self, access: MicroAccess, own: ItemTag) -> Result<Ended, RelaxedError> {
-        let line = self.run.lines[access.line as usize];
+        let line = self.run.lines.all[access.line as usize];
         let Place { layout, .. } = self.place;
         let offset = self.place.offset(access.item);
         let number = self.place.number(line, access.item);
@@ -246,7 +243,7 @@ impl Runner {
             (None, _) => return,
         };
         let item = (access.line, access.item);
-        self.done.borrow_mut().witness.note(&self.run.sample, item, span, operation);
+        self.run.sample.note(&mut self.done.borrow_mut().history, item, span, operation);
     }
 
     fn note(
@@ -261,7 +258,7 @@ impl Runner {
         let garbage = seen.and_then(Result::err);
         done.looked_at += u64::from(seen.is_some());
         if let Some(garbage) = garbage {
-            let line = self.run.lines[access.line as usize];
+            let line = self.run.lines.all[access.line as usize];
             done.garbage.get_or_insert_with(|| {
                 format!("item {} of line {line}, word {}", access.item, garbage.word)
             });

@@ -1,142 +1,162 @@
-//! The phases of a run, one after the other on the same cluster.
+//! The phases of a run, one after the other on the same cluster, and what they print.
 
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
-use latchwork_harness::AppError;
-use latchwork_harness::outcome::{RunCheck, many, say_folded};
-use latchwork_harness::{Cores, Course, Limit, Plan, RunCluster, Warmup, Went, stop};
-use latchwork_report::conditions::Conditions;
+use latchwork_harness::driver::{Common, Driver, Outcome};
+use latchwork_harness::outcome::{self, RunCheck, many};
+use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::{AppError, RunCluster};
+use latchwork_report::result::ResultDocument;
 use latchwork_verbs::GlobalAddr;
-use latchwork_workload::micro::WriteKind;
+use latchwork_workload::micro::{Popularity, WriteKind};
+use serde_json::Value;
 
+use crate::args::Cli;
 use crate::client::{self, Done, Run};
 use crate::figures::Figures;
-use crate::lines::{self, Found};
-use crate::outcome::Outcome;
-use crate::sample_history::{Sample, Witness};
-use crate::settings::Settings;
+use crate::lines::{self, Found, Lines};
+use crate::sample_history::{History, Sample};
+use crate::settings::{Settings, allocated, frames};
 
-/// The time between the call of a run of several processes and its begin, so that all workers are
-/// ready.
-const LEAD_TIME: Duration = Duration::from_millis(20);
+const MAKE: Title = Title { name: "load", what: "lines" };
+const CHECK: Title = Title { name: "check", what: "lines" };
 
-/// Runs all phases with the settings.
-pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
-    let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // The memory nodes of other processes have said their size by now.
-    settings.cluster = cluster.config().clone();
-    let outcome = phases(Arc::new(settings), &cluster);
-    cluster.end(outcome)
-}
+impl Driver for Settings {
+    const NAME: &'static str = "microbench";
+    type Cli = Cli;
+    type Found = Figures;
 
-/// All phases, and their outcome.
-fn phases(settings: Arc<Settings>, cluster: &RunCluster) -> Result<Outcome, AppError> {
-    cluster.agree("microbench", settings.describe())?;
-    if cluster.is_first() {
-        say_folded(&headline(&settings));
+    fn new(Cli(flags): Cli) -> Result<Settings, AppError> {
+        Settings::new(flags)
     }
-    let made = {
-        let settings = settings.clone();
-        let body = move |member| {
-            let settings = settings.clone();
-            async move { lines::make(&settings, &member).await }
-        };
-        let made = cluster.try_run(body)?;
-        stop::check()?;
-        made
-    };
-    let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
-    let lines = Arc::new(lines::spread(made, settings.workload.lines()));
-    let Measured { run, went, mut done, limit, conditions } = measure(&settings, cluster, &lines)?;
-    let clients = match settings.workload.config().writes {
-        WriteKind::Locked => 0,
-        WriteKind::Blind => Run::clients(&settings),
-    };
-    let mut found = Found::default();
-    let inspected = {
-        let settings = settings.clone();
-        let body = move |member| {
-            let (settings, lines) = (settings.clone(), lines.clone());
-            async move { lines::inspect(&settings, &lines, clients, &member).await }
-        };
-        cluster.try_run(body)?
-    };
-    inspected.into_iter().for_each(|part| found.merge(part));
-    let mut checks = judge(&settings, &done, &found);
-    let mut witness = Witness::default();
-    done.iter_mut().for_each(|done| witness.merge(std::mem::take(&mut done.witness)));
-    let ends = cluster.share(run.sample.until())?;
-    ends.into_iter().for_each(|until| run.sample.ends(until));
-    // Buffered writes are not linearizable. Times of different clocks cannot be compared.
-    if !settings.relaxed.consistency.buffers() && cluster.has_one_clock() {
-        checks.push(match witness.judge(&run.sample) {
-            Ok(()) => {
-                let detail =
-                    format!("one order of each explains {} accesses to items", witness.len());
-                RunCheck::new("linearizability", true, detail)
-            }
-            Err(problem) => RunCheck::new("linearizability", false, problem),
-        });
+
+    fn common(&self) -> &Common {
+        &self.common
     }
-    let figures = Figures::new(&settings, done, went, (limit, conditions));
-    let (event_hash, is_told_here) = (cluster.event_hash(), cluster.is_first());
-    Ok(Outcome { settings, figures, checks, event_hash, is_told_here })
-}
 
-/// The results of the measured run.
-struct Measured {
-    run: Arc<Run>,
-    went: Went,
-    /// The results of each worker.
-    done: Vec<Done>,
-    /// The resource that limited the run, if it is known.
-    limit: Option<Limit>,
-    /// How far the figures can be trusted, in real time.
-    conditions: Option<Conditions>,
-}
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
 
-/// The measured run.
-fn measure(
-    settings: &Arc<Settings>,
-    cluster: &RunCluster,
-    lines: &Arc<Vec<GlobalAddr>>,
-) -> Result<Measured, AppError> {
-    let workers = settings.cluster.compute_nodes * settings.cluster.workers;
-    // Each process does its share of the operations of the whole run.
-    let Plan { warmup, operations, time } = settings.plan;
-    let plan = Plan {
-        warmup: match warmup {
-            Warmup::Operations(all) => Warmup::Operations(cluster.share_of(all)),
-            Warmup::Steady { window } => Warmup::Steady { window: cluster.share_of(window) },
-            Warmup::Time(time) => Warmup::Time(time),
-        },
-        operations: operations.map(|all| cluster.share_of(all)),
-        time,
-    };
-    let now = cluster.now_of_all()?;
-    // All processes begin together.
-    let begin = if cluster.process().1 > 1 { now + LEAD_TIME } else { now };
-    let course = Course::new(plan, cluster.nodes(), workers, cluster.loop_time(), begin);
-    let sample = Sample::new(&settings.workload, workers, settings.cluster.seed);
-    let (settings, lines) = (settings.clone(), lines.clone());
-    let run = Arc::new(Run { settings, lines, begin, course, sample });
-    let cores = Cores::before();
-    let (done, limit) = {
-        let (shared, ending, metered) = (run.clone(), run.clone(), run.clone());
-        let _measuring = stop::measuring(move |signal| ending.course.stop(signal));
-        let body = cores.around(move |member| client::run(shared.clone(), member));
-        let measured = || cluster.run_course(&run.course, body);
-        cluster.metered(move |_| metered.course.part(), measured)
-    };
-    let done: Vec<Option<Done>> = done?;
-    let conditions = cores.after(cluster)?;
-    let limit = limit.or_else(|| Limit::of_threads(conditions.as_ref(), None));
-    // A failure of the run is reported first, because the missing results follow from it.
-    let went = cluster.all_went(run.course.went())?;
-    let lost = || AppError::Failed("a worker ended without a result".to_owned());
-    let done = done.into_iter().collect::<Option<Vec<Done>>>().ok_or_else(lost)?;
-    Ok(Measured { run, went, done, limit, conditions })
+    fn describe(&self) -> BTreeMap<String, Value> {
+        Settings::describe(self)
+    }
+
+    fn headline(&self) -> String {
+        let (cluster, micro) = (&self.common.cluster, self.workload.config());
+        let popularity = match micro.popularity {
+            Popularity::Uniform => "uniform".to_owned(),
+            Popularity::Zipfian { theta } => format!("zipfian {theta}"),
+        };
+        format!(
+            "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
+             {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
+            cluster.policy.name,
+            self.common.fabric.name(),
+            self.common.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
+            many(cluster.compute_nodes, "compute node"),
+            many(cluster.workers, "worker"),
+            many(cluster.memory_nodes, "memory node"),
+            many(self.workload.lines() as usize, "line"),
+            cluster.line_size,
+            micro.reads * 100.0,
+            micro.sharing * 100.0,
+            many(frames(cluster) as usize, "line"),
+        )
+    }
+
+    fn phases(
+        self: &Arc<Self>,
+        cluster: &RunCluster,
+        outcome: &mut Outcome,
+    ) -> Result<Figures, AppError> {
+        let count = allocated(self.workload.lines(), &self.common.cluster);
+        let made = cluster.phase(MAKE, Extent::Operations(count), self, lines::make)?;
+        let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
+        let count = self.workload.lines();
+        let lines = Arc::new(Lines { settings: self.clone(), all: lines::spread(made, count) });
+        let begin = cluster.begin(false)?;
+        let course = cluster.course(self.plan, begin);
+        let sample = Sample::new(&self.workload, cluster.workers(), self.common.cluster.seed);
+        let settings = self.clone();
+        let run = Arc::new(Run { settings, lines: lines.clone(), begin, course, sample });
+        let mut ran = cluster.measure(&run, None, client::run)?;
+        let went = cluster.all_went(run.course.went())?;
+        let mut found = Found::default();
+        let extent = Extent::Operations(count);
+        let inspected = cluster.phase(CHECK, extent, &lines, lines::inspect)?;
+        inspected.into_iter().for_each(|part| found.merge(part));
+        outcome.checks = judge(self, &ran.done, &found);
+        let mut history = History::default();
+        ran.done.iter_mut().for_each(|done| history.merge(std::mem::take(&mut done.history)));
+        let ends = cluster.share(run.sample.until())?;
+        ends.into_iter().for_each(|until| run.sample.ends(until));
+        // Buffered writes are not linearizable. Times of different clocks cannot be compared.
+        if !self.relaxed.consistency.buffers() && cluster.has_one_clock() {
+            let judged = run.sample.judge(&history);
+            let one = || format!("one order of each explains {} accesses to items", history.len());
+            let good = judged.is_ok();
+            let detail = judged.err().unwrap_or_else(one);
+            outcome.checks.push(RunCheck::new("linearizability", good, detail));
+        }
+        let (own, figures) = Figures::new(self, &ran.done, &went);
+        outcome.measures = own.measures(&went.counters, &figures.node_ops);
+        outcome.counters = went.counters;
+        outcome.run = Some(ran.complete(figures, None));
+        Ok(own)
+    }
+
+    fn table(&self, outcome: &Outcome, own: &Figures, out: &mut dyn Write) -> io::Result<()> {
+        let Some(run) = &outcome.run else { return Ok(()) };
+        let phase = &run.phase;
+        writeln!(out, "\nwarm-up   {} operations", own.warm_ups)?;
+        writeln!(
+            out,
+            "measured  {} operations in {:.6} s: {:.3} M operations/s",
+            phase.ops,
+            phase.elapsed_s,
+            phase.throughput_ops_s / 1e6
+        )?;
+        run.write_conditions(out)?;
+        let measures: BTreeMap<_, _> = outcome.measures.iter().copied().collect();
+        let of = |name: &str| measures.get(name).copied().unwrap_or(0.0);
+        writeln!(
+            out,
+            "fairness  operations per node {:.0} to {:.0}, Jain index {:.4}",
+            of("node_ops_min"),
+            of("node_ops_max"),
+            of("jain_index")
+        )?;
+        writeln!(
+            out,
+            "cache     {:.2} % hits; {:.2} % needed invalidation messages, {:.3} per operation",
+            100.0 * of("hit_ratio"),
+            100.0 * of("invalidation_share"),
+            of("invalidations_per_op")
+        )?;
+        writeln!(
+            out,
+            "verbs     per operation: {:.3} READ, {:.3} WRITE, {:.3} CAS, {:.3} FAA, {:.3} messages; {:.0} bytes read, {:.0} written",
+            of("reads_per_op"),
+            of("writes_per_op"),
+            of("cas_per_op"),
+            of("faa_per_op"),
+            of("messages_per_op"),
+            of("bytes_read_per_op"),
+            of("bytes_written_per_op")
+        )?;
+        outcome::write_latencies(out, &run.latencies)?;
+        outcome::write_checks(out, &outcome.checks)
+    }
+
+    fn complete(&self, _: &Outcome, own: &Figures, document: &mut ResultDocument) {
+        // Compute nodes come first.
+        for (node, series) in document.nodes.iter_mut().zip(&own.series) {
+            node.series.clone_from(series);
+        }
+    }
 }
 
 fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<RunCheck> {
@@ -169,28 +189,4 @@ fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<RunCheck> {
         }
     };
     vec![contents, writes]
-}
-
-/// A line for people about the coming run.
-fn headline(settings: &Settings) -> String {
-    let (cluster, micro) = (&settings.cluster, settings.workload.config());
-    let popularity = match micro.popularity {
-        latchwork_workload::micro::Popularity::Uniform => "uniform".to_owned(),
-        latchwork_workload::micro::Popularity::Zipfian { theta } => format!("zipfian {theta}"),
-    };
-    format!(
-        "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
-         {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
-        cluster.policy.name,
-        settings.fabric.name(),
-        settings.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
-        many(cluster.compute_nodes, "compute node"),
-        many(cluster.workers, "worker"),
-        many(cluster.memory_nodes, "memory node"),
-        many(settings.workload.lines() as usize, "line"),
-        cluster.line_size,
-        micro.reads * 100.0,
-        micro.sharing * 100.0,
-        many(crate::settings::frames(cluster) as usize, "line"),
-    )
 }

@@ -1,47 +1,34 @@
 //! The figures of a run.
 
 use latchwork_engine::Counters;
-use latchwork_harness::{Limit, Went};
-use latchwork_report::conditions::Conditions;
+use latchwork_harness::{Went, driver};
 use latchwork_report::histogram::Latencies;
-use latchwork_report::result::ResultPhase;
-use latchwork_workload::micro::MicroKind;
 
 use crate::client::Done;
 use crate::settings::Settings;
 
-/// All measurements.
+/// What is measured besides operations and latencies.
 pub(crate) struct Figures {
-    pub(crate) phase: ResultPhase,
-    pub(crate) latencies: Latencies<MicroKind>,
-    /// Operations of each node.
-    pub(crate) node_ops: Vec<u64>,
-    /// The counters of each node.
-    pub(crate) counters: Vec<Counters>,
     pub(crate) warm_ups: u64,
     /// The number of windows of a warm-up that goes on until the hit ratio is steady.
-    pub(crate) warm_up_windows: usize,
+    warm_up_windows: usize,
     /// Operations of each node up to the end of each interval.
     pub(crate) series: Vec<Vec<u64>>,
-    /// The resource that limited the run, if it is known.
-    pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, in real time.
-    pub(crate) conditions: Option<Conditions>,
 }
 
 impl Figures {
+    /// The measurements of all workers.
     pub(crate) fn new(
         settings: &Settings,
-        done: Vec<Done>,
-        went: Went,
-        (limit, conditions): (Option<Limit>, Option<Conditions>),
-    ) -> Figures {
-        let nodes = settings.cluster.compute_nodes;
+        done: &[Done],
+        went: &Went,
+    ) -> (Figures, driver::Figures) {
+        let nodes = settings.common.cluster.compute_nodes;
         let mut latencies = Latencies::new();
         let mut node_ops = vec![0; nodes];
         let steps = done.iter().map(|done| done.series.len()).max().unwrap_or(0);
         let mut series = vec![vec![0; steps]; if settings.series.is_some() { nodes } else { 0 }];
-        for worker in &done {
+        for worker in done {
             latencies.merge(&worker.latencies);
             node_ops[worker.node] += worker.latencies.ok() + worker.latencies.failed();
             if let Some(of_node) = series.get_mut(worker.node) {
@@ -55,29 +42,24 @@ impl Figures {
                 *step = sum;
             }
         }
-        // An access that began in the measured time counts, also if it ended later.
-        let end = done.iter().map(|worker| worker.end).max().unwrap_or(went.end).max(went.end);
-        let phase = ResultPhase::new(latencies.ok(), (end - went.from).as_secs_f64());
-        Figures {
-            phase,
-            latencies,
-            node_ops,
-            counters: went.counters,
-            warm_ups: went.warm_ups,
-            warm_up_windows: went.hit_ratios.len(),
-            series,
-            limit,
-            conditions,
-        }
+        let ends = [went.last(done.iter().map(|worker| worker.end))];
+        let figures = driver::Figures::between(latencies.ok(), went.from, ends);
+        let figures = driver::Figures { latencies: latencies.measured(), node_ops, ..figures };
+        let warm_up_windows = went.hit_ratios.len();
+        (Figures { warm_ups: went.warm_ups, warm_up_windows, series }, figures)
     }
 
     /// Average costs per operation, by name. All values are finite.
-    pub(crate) fn measures(&self) -> Vec<(&'static str, f64)> {
-        let total: Counters = self.counters.iter().copied().sum();
-        let ops = (self.node_ops.iter().sum::<u64>()).max(1) as f64;
+    pub(crate) fn measures(
+        &self,
+        counters: &[Counters],
+        node_ops: &[u64],
+    ) -> Vec<(&'static str, f64)> {
+        let total: Counters = counters.iter().copied().sum();
+        let ops = (node_ops.iter().sum::<u64>()).max(1) as f64;
         let per_op = |count: u64| count as f64 / ops;
         let ops_of =
-            |f: fn(u64, u64) -> u64| self.node_ops.iter().copied().reduce(f).unwrap_or(0) as f64;
+            |f: fn(u64, u64) -> u64| node_ops.iter().copied().reduce(f).unwrap_or(0) as f64;
         vec![
             ("warm_up_ops", self.warm_ups as f64),
             ("warm_up_windows", self.warm_up_windows as f64),
@@ -86,7 +68,7 @@ impl Figures {
             ("invalidations_per_op", per_op(total.invalidations_sent)),
             ("node_ops_min", ops_of(u64::min)),
             ("node_ops_max", ops_of(u64::max)),
-            ("jain_index", jain(&self.node_ops)),
+            ("jain_index", jain(node_ops)),
             ("reads_per_op", per_op(total.verbs_read)),
             ("writes_per_op", per_op(total.verbs_write)),
             ("cas_per_op", per_op(total.verbs_cas)),
@@ -112,8 +94,10 @@ mod tests {
 
     use latchwork_runtime::Time;
 
+    use latchwork_workload::micro::MicroKind;
+
     use super::*;
-    use crate::sample_history::Witness;
+    use crate::sample_history::History;
 
     #[test]
     fn the_index_is_one_when_all_are_alike_and_a_share_when_one_has_all() {
@@ -143,7 +127,7 @@ mod tests {
                 writes: Vec::new(),
                 garbage: None,
                 looked_at: 0,
-                witness: Witness::default(),
+                history: History::default(),
                 end,
             }
         };
@@ -156,7 +140,7 @@ mod tests {
         };
         let figures = |ends: [Time; 2]| {
             let done = vec![worker(0, ends[0]), worker(1, ends[1])];
-            Figures::new(&settings, done, went.clone(), (None, None)).phase
+            Figures::new(&settings, &done, &went).1.phase
         };
         assert_eq!(figures([at(1_400), at(1_450)]).elapsed_s, 0.001, "not before its end");
         let late = figures([at(1_400), at(2_500)]);

@@ -1,12 +1,13 @@
 //! The lines. All workers allocate and fill them, and all workers read them at the end of the run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use latchwork_cluster::Member;
-use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::{AppError, stop};
+use latchwork_coherence::CoherentMemory as _;
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
-use latchwork_workload::micro::{ItemLayout, ItemNumber, ItemTag};
+use latchwork_workload::micro::{ItemLayout, ItemNumber, ItemTag, WriteKind};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Settings, allocated};
@@ -35,23 +36,31 @@ impl Place {
     }
 }
 
-/// The numbers of `0..count` in the share of worker `index` of `workers`.
-fn share(count: u64, index: usize, workers: usize) -> std::ops::Range<u64> {
-    let part = |index: usize| count * index as u64 / workers as u64;
-    part(index)..part(index + 1)
+/// The lines that the run accesses.
+pub(crate) struct Lines {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) all: Vec<GlobalAddr>,
+}
+
+/// The numbers of `0..count` in the share of a worker.
+fn share(count: u64, settings: &Settings, member: &Member) -> std::ops::Range<u64> {
+    let part = |index: usize| count * index as u64 / settings.common.workers() as u64;
+    part(member.index)..part(member.index + 1)
 }
 
 /// Allocates one worker's share of the lines, and fills their items with the first stamp. Returns
 /// the addresses of the lines as bits.
-pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64>, AppError> {
-    let (memory, place) = (&member.memory, Place::of(settings));
-    let config = &settings.cluster;
-    let workers = config.compute_nodes * config.workers;
-    let count = allocated(settings.workload.lines(), config);
+pub(crate) async fn make(
+    settings: Arc<Settings>,
+    phase: Arc<PhaseProgress>,
+    member: Member,
+) -> Result<Vec<u64>, AppError> {
+    let (memory, place) = (&member.memory, Place::of(&settings));
+    let count = allocated(settings.workload.lines(), &settings.common.cluster);
     let mut lines = Vec::new();
-    for _ in share(count, member.index, workers) {
-        if stop::is_aborted() {
-            // The caller reports why some lines are missing.
+    for _ in share(count, &settings, &member) {
+        if phase.stopped() {
+            // The phase reports why some lines are missing.
             break;
         }
         let made = async {
@@ -68,7 +77,8 @@ pub(crate) async fn make(settings: &Settings, member: &Member) -> Result<Vec<u64
             });
             filled.await.map(|()| line.bits())
         };
-        lines.push(made.await.map_err(|error| AppError::Failed(failed(settings, &error)))?);
+        lines.push(made.await.map_err(|error| settings.memory_error(&error))?);
+        phase.count(member.index);
     }
     Ok(lines)
 }
@@ -121,22 +131,25 @@ impl Found {
 
 /// Reads one worker's share of the lines.
 pub(crate) async fn inspect(
-    settings: &Settings,
-    lines: &[GlobalAddr],
-    clients: usize,
-    member: &Member,
+    lines: Arc<Lines>,
+    phase: Arc<PhaseProgress>,
+    member: Member,
 ) -> Result<Found, AppError> {
+    let Lines { settings, all } = &*lines;
     let (memory, place) = (&member.memory, Place::of(settings));
-    let config = &settings.cluster;
-    let workers = config.compute_nodes * config.workers;
+    // Only blind writes have stamps of their client.
+    let clients = match settings.workload.config().writes {
+        WriteKind::Locked => 0,
+        WriteKind::Blind => settings.clients(),
+    };
     let mut found = Found { last_of: vec![0; clients], ..Found::default() };
     let mut stamps = Vec::new();
-    for at in share(lines.len() as u64, member.index, workers) {
+    for at in share(all.len() as u64, settings, &member) {
         member.handle.coop().await;
-        if stop::is_aborted() {
+        if phase.stopped() {
             break;
         }
-        let line = lines[at as usize];
+        let line = all[at as usize];
         let read = memory.read(line, |words| {
             stamps.clear();
             stamps.extend((0..place.items).map(|item| {
@@ -144,7 +157,8 @@ pub(crate) async fn inspect(
                 place.layout.read(place.number(line, item), |at| words.u64(offset + 8 * at))
             }));
         });
-        read.await.map_err(|error| AppError::Failed(failed(settings, &error)))?;
+        read.await.map_err(|error| settings.memory_error(&error))?;
+        phase.count(member.index);
         for (item, stamp) in stamps.iter().enumerate() {
             found.items += 1;
             match stamp {
@@ -165,16 +179,4 @@ pub(crate) async fn inspect(
         }
     }
     Ok(found)
-}
-
-/// The reason why memory failed, with the flag that helps.
-pub(crate) fn failed(settings: &Settings, error: &MemoryError) -> String {
-    let given = settings.cluster.memory_bytes;
-    match error {
-        MemoryError::OutOfMemory(_) => {
-            let (small, large) = settings.fabric.memory_in_words(given, 2 * given);
-            format!("memory exhausted: {small} is too small; {large}")
-        }
-        error => format!("memory failed: {error}"),
-    }
 }

@@ -7,9 +7,10 @@
 //!     lines              allocates and fills the lines; reads them all at the end
 //!     client             accesses to the lines, and their results
 //!     sample_history     histories of a sample of the lines
-//!        |
-//!   outcome              lines for scripts, a table for people, the result document
+//!     figures            what is measured besides latencies
 //! ```
+//!
+//! The steps that all programs share are those of [`latchwork_harness::driver`].
 
 #![forbid(unsafe_code)]
 
@@ -18,27 +19,11 @@ mod client;
 mod drive;
 mod figures;
 mod lines;
-mod outcome;
 mod sample_history;
 mod settings;
 
 use std::process::ExitCode;
 
-use latchwork_harness::AppError;
-use latchwork_harness::outcome::RunCheck;
-
-use args::Cli;
-use settings::Settings;
-
 fn main() -> ExitCode {
-    latchwork_harness::start("microbench", |Cli(flags)| Settings::new(flags).and_then(run))
-}
-
-/// Runs the benchmark; returns whether all checks succeeded.
-fn run(settings: Settings) -> Result<bool, AppError> {
-    let outcome = drive::drive(settings)?;
-    if outcome.is_told_here {
-        outcome.report()?;
-    }
-    Ok(outcome.checks.iter().all(RunCheck::is_good))
+    latchwork_harness::driver::start::<settings::Settings>()
 }

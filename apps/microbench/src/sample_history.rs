@@ -8,7 +8,6 @@ use latchwork_history::calls::{Call, CallHistory, RegisterOperation, check_regis
 use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicU64, Ordering};
 use latchwork_workload::micro::{AccessStream, ClientIndex, ItemTag, MicroWorkload};
-use serde::{Deserialize, Serialize};
 
 /// The highest number of lines with a recorded history. At most an eighth of all lines have one.
 const LINES: u64 = 256;
@@ -68,48 +67,35 @@ impl Sample {
 /// An item, by its line and its index in the line.
 pub(crate) type Item = (u64, u64);
 
-/// One worker's history of the sample.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Witness {
-    history: CallHistory<Item, RegisterOperation<ItemTag>>,
-}
+/// The history of the sample, of one worker or of all.
+pub(crate) type History = CallHistory<Item, RegisterOperation<ItemTag>>;
 
-impl Witness {
-    /// Records an access to a line of the sample.
+impl Sample {
+    /// Records an access to a line of the sample into a worker's history.
     pub(crate) fn note(
-        &mut self,
-        sample: &Sample,
+        &self,
+        history: &mut History,
         item: Item,
         (invoked, returned): (Time, Time),
         operation: RegisterOperation<ItemTag>,
     ) {
-        if invoked >= sample.until() {
+        if invoked >= self.until() {
             return;
         }
-        self.history.record(item, Call { invoked, returned: Some(returned), operation });
-        if self.history.len() == sample.room {
+        history.record(item, Call { invoked, returned: Some(returned), operation });
+        if history.len() == self.room {
             // Calls that any worker begins after this time may be missing.
-            sample.ends(returned);
+            self.ends(returned);
         }
-    }
-
-    /// Adds the history of another worker.
-    pub(crate) fn merge(&mut self, other: Witness) {
-        self.history.merge(other.history);
-    }
-
-    /// The number of recorded accesses.
-    pub(crate) fn len(&self) -> usize {
-        self.history.len()
     }
 
     /// Checks whether one order of the accesses to each item explains the answers of all workers.
     ///
     /// # Errors
     /// The first item without such an order.
-    pub(crate) fn judge(&self, sample: &Sample) -> Result<(), String> {
-        let until = sample.until();
-        let checked = self.history.check(|calls| {
+    pub(crate) fn judge(&self, history: &History) -> Result<(), String> {
+        let until = self.until();
+        let checked = history.check(|calls| {
             // A read that returned after `until` may have seen a write that was not recorded. A
             // read that returned earlier saw only writes that began earlier, and all these are
             // recorded.
@@ -151,13 +137,13 @@ mod tests {
     }
 
     fn note(
-        witness: &mut Witness,
+        history: &mut History,
         sample: &Sample,
         at: u64,
         operation: RegisterOperation<ItemTag>,
     ) {
         let span = (Time::from_nanos(at), Time::from_nanos(at + 5));
-        witness.note(sample, (3, 1), span, operation);
+        sample.note(history, (3, 1), span, operation);
     }
 
     const fn write(stamp: u64) -> RegisterOperation<ItemTag> {
@@ -178,9 +164,9 @@ mod tests {
     fn a_stale_read_and_a_lost_write_are_judged_wrong() {
         let sample = sample(100);
         let judge = |calls: &[(u64, RegisterOperation<ItemTag>)]| {
-            let mut witness = Witness::default();
-            calls.iter().for_each(|(at, call)| note(&mut witness, &sample, *at, *call));
-            witness.judge(&sample)
+            let mut history = History::default();
+            calls.iter().for_each(|(at, call)| note(&mut history, &sample, *at, *call));
+            sample.judge(&history)
         };
         assert_eq!(judge(&[(10, write(1)), (20, read(1)), (30, write(2)), (40, read(2))]), Ok(()));
         let stale = judge(&[(10, write(1)), (20, write(2)), (30, read(1))]).expect_err("stale");
@@ -192,20 +178,21 @@ mod tests {
     #[test]
     fn what_is_not_kept_any_more_is_not_held_against_reads() {
         let sample = sample(2);
-        let (mut first, mut second) = (Witness::default(), Witness::default());
+        let (mut first, mut second) = (History::default(), History::default());
         note(&mut first, &sample, 10, write(1));
         note(&mut first, &sample, 20, write(2));
         // The record is full at 25. The write at 30 is not recorded, and a read in progress saw it.
         note(&mut first, &sample, 30, write(3));
         let span = (Time::from_nanos(24), Time::from_nanos(40));
-        second.note(&sample, (3, 1), span, read(3));
+        sample.note(&mut second, (3, 1), span, read(3));
         first.merge(second);
         assert_eq!(first.len(), 3);
-        assert_eq!(first.judge(&sample), Ok(()));
+        assert_eq!(sample.judge(&first), Ok(()));
         // A stale read from before that time is reported.
-        let mut stale = Witness::default();
-        stale.note(&sample, (3, 1), (Time::from_nanos(17), Time::from_nanos(18)), read(0));
+        let mut stale = History::default();
+        let span = (Time::from_nanos(17), Time::from_nanos(18));
+        sample.note(&mut stale, (3, 1), span, read(0));
         first.merge(stale);
-        assert!(first.judge(&sample).is_err());
+        assert!(sample.judge(&first).is_err());
     }
 }

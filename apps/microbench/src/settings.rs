@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
-use latchwork_files::Output;
-use latchwork_harness::AppError;
-use latchwork_harness::{ClusterFlags, FabricChoice, MIB, Plan, Warmup};
+use latchwork_coherence::MemoryError;
+use latchwork_harness::driver::Common;
+use latchwork_harness::{AppError, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
 use latchwork_relaxed::WriteBufferSettings as RelaxedSettings;
 use latchwork_verbs::LINE_HEADER;
@@ -31,15 +31,13 @@ const CACHE_SHARE_DEFAULT: f64 = 1.0 / 6.0;
 
 /// All settings of a run.
 pub(crate) struct Settings {
-    pub(crate) cluster: ClusterConfig,
-    pub(crate) fabric: FabricChoice,
+    pub(crate) common: Common,
     pub(crate) workload: MicroWorkload,
     pub(crate) layout: ItemLayout,
     /// The settings of the workers' write buffers.
     pub(crate) relaxed: RelaxedSettings,
     pub(crate) plan: Plan,
     pub(crate) series: Option<Duration>,
-    pub(crate) json: Option<Output>,
 }
 
 impl Settings {
@@ -48,22 +46,20 @@ impl Settings {
     /// # Errors
     /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(flags: Flags) -> Result<Settings, AppError> {
-        let json = flags.output.destination()?;
-        let fabric = flags.fabric.choice()?;
-        flags.cluster.check_fabric(&fabric)?;
-        let payload = flags.cluster.gcl_size as usize - LINE_HEADER;
+        let mut common = flags.common.common()?;
+        let payload = flags.common.cluster.gcl_size as usize - LINE_HEADER;
         let items = payload / flags.item_size;
         let layout = ItemLayout::new(flags.item_size).filter(|_| items > 0).ok_or_else(|| {
             AppError::Usage(format!(
                 "--item-size {}: use a multiple of 8 up to {payload}, which is what a line of {} bytes has room for",
-                flags.item_size, flags.cluster.gcl_size
+                flags.item_size, flags.common.cluster.gcl_size
             ))
         })?;
         let workload = MicroWorkload::new(MicroConfig {
             lines: flags.lines,
             scale: flags.scale,
             items_per_line: items as u64,
-            nodes: flags.cluster.compute_nodes as u64,
+            nodes: flags.common.cluster.compute_nodes as u64,
             reads: flags.reads / 100.0,
             writer_nodes: flags.writer_nodes,
             sharing: flags.sharing / 100.0,
@@ -75,9 +71,10 @@ impl Settings {
             },
             writes: flags.writes.into(),
         })?;
-        let relaxed = relaxed(&flags, &fabric, payload)?;
-        let cluster = cluster(&flags, &fabric, &workload)?;
-        let window = || (frames(&cluster) * cluster.compute_nodes as u64).max(10_000);
+        let relaxed = relaxed(&flags, &common.fabric, payload)?;
+        common.cluster = cluster(&flags, &common.fabric, &workload)?;
+        let cluster = &common.cluster;
+        let window = || (frames(cluster) * cluster.compute_nodes as u64).max(10_000);
         let warmup = match flags.warmup {
             WarmupFlag::Operations(operations) => Warmup::Operations(operations),
             WarmupFlag::Auto => Warmup::Steady { window: window() },
@@ -86,55 +83,60 @@ impl Settings {
         let operations = flags.operations.or(none.then_some(OPERATIONS_DEFAULT));
         let plan = Plan { warmup, operations, time: flags.time };
         let series = flags.series_us.map(Duration::from_micros);
-        Ok(Settings { cluster, fabric, workload, layout, relaxed, plan, series, json })
+        Ok(Settings { common, workload, layout, relaxed, plan, series })
+    }
+
+    /// The number of clients of all workers.
+    pub(crate) fn clients(&self) -> usize {
+        self.common.workers() * self.common.cluster.inflight
+    }
+
+    /// The error that ends a run when memory fails.
+    pub(crate) fn memory_error(&self, error: &MemoryError) -> AppError {
+        match error {
+            MemoryError::OutOfMemory(_) => {
+                self.common.out_of_memory("", 2 * self.common.cluster.memory_bytes, "")
+            }
+            error => AppError::Failed(format!("memory failed: {error}")),
+        }
     }
 
     /// The settings for a result document.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
-        let mut config = ClusterFlags::describe(&self.cluster);
-        let micro = self.workload.config();
-        let warmup = match self.plan.warmup {
-            Warmup::Operations(operations) => json!(operations),
-            _ => json!("auto"),
+        let (micro, relaxed) = (self.workload.config(), &self.relaxed);
+        let buffers = relaxed.consistency.buffers();
+        let (popularity, theta) = match micro.popularity {
+            Popularity::Uniform => ("uniform", None),
+            Popularity::Zipfian { theta } => ("zipfian", Some(theta)),
         };
-        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
-        add("fabric", self.fabric.name().into());
-        add("lines", micro.lines.into());
-        add("scale", micro.scale.into());
-        add("item_bytes", self.layout.bytes().into());
-        add("reads", micro.reads.into());
-        add("writer_nodes", micro.writer_nodes.into());
-        add("sharing", micro.sharing.into());
-        add("temporal_locality", micro.temporal.into());
-        add("spatial_locality", micro.spatial.into());
-        add("cache_frames", frames(&self.cluster).into());
-        add("warmup", warmup);
-        add("consistency", self.relaxed.consistency.name().into());
-        if self.relaxed.consistency.buffers() {
-            add("write_batch", self.relaxed.batch.into());
-            add("write_deadline_us", (self.relaxed.deadline.as_micros() as u64).into());
-        }
-        match micro.writes {
-            WriteKind::Locked => add("writes", "locked".into()),
-            WriteKind::Blind => add("writes", "blind".into()),
-        };
-        match micro.popularity {
-            Popularity::Uniform => add("popularity", "uniform".into()),
-            Popularity::Zipfian { theta } => {
-                add("theta", theta.into());
-                add("popularity", "zipfian".into())
-            }
-        };
-        let optional = [
-            ("nic", self.fabric.nic().map(Value::from)),
-            ("operations", self.plan.operations.map(Value::from)),
-            ("time_s", self.plan.time.map(|time| time.as_secs_f64().into())),
-            ("series_us", self.series.map(|step| json!(step.as_micros() as u64))),
-        ];
-        config.extend(
-            optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
-        );
-        config
+        let micros = |time: Duration| time.as_micros() as u64;
+        self.common.describe(json!({
+            "lines": micro.lines,
+            "scale": micro.scale,
+            "item_bytes": self.layout.bytes(),
+            "reads": micro.reads,
+            "writer_nodes": micro.writer_nodes,
+            "sharing": micro.sharing,
+            "temporal_locality": micro.temporal,
+            "spatial_locality": micro.spatial,
+            "cache_frames": frames(&self.common.cluster),
+            "warmup": match self.plan.warmup {
+                Warmup::Operations(operations) => json!(operations),
+                _ => json!("auto"),
+            },
+            "consistency": relaxed.consistency.name(),
+            "write_batch": buffers.then_some(relaxed.batch),
+            "write_deadline_us": buffers.then(|| micros(relaxed.deadline)),
+            "writes": match micro.writes {
+                WriteKind::Locked => "locked",
+                WriteKind::Blind => "blind",
+            },
+            "popularity": popularity,
+            "theta": theta,
+            "operations": self.plan.operations,
+            "time_s": self.plan.time.map(|time| time.as_secs_f64()),
+            "series_us": self.series.map(micros),
+        }))
     }
 }
 
@@ -182,12 +184,8 @@ fn cluster(
     fabric: &FabricChoice,
     workload: &MicroWorkload,
 ) -> Result<ClusterConfig, AppError> {
-    let cluster = &flags.cluster;
-    let threads = cluster.threads.unwrap_or_else(|| match fabric {
-        FabricChoice::Sim(_) => THREADS_SIMULATED,
-        _ => cluster.threads_of_machine(),
-    });
-    let mut cluster = cluster.clone();
+    let threads = flags.common.threads(fabric, THREADS_SIMULATED);
+    let mut cluster = flags.common.cluster.clone();
     if !flags.cache_in_mib {
         let share = flags.cache_share.unwrap_or(CACHE_SHARE_DEFAULT);
         // The limit on the share avoids frames that would have no use.

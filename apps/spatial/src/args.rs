@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use latchwork_harness::parse::{percent, positive, seconds, seconds_or_none, whole};
-use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
+use latchwork_harness::{Named, NamesFiles, driver};
 
 use crate::geometry::Distance;
 
@@ -60,7 +60,7 @@ impl NamesFiles for Cli {
             }
             Command::Bench(bench) => written(&bench.svg),
         };
-        files.extend(self.flags.fabric.files().chain(self.flags.output.files()));
+        files.extend(self.flags.common.files());
         files
     }
 }
@@ -104,11 +104,7 @@ pub(crate) struct CommonFlags {
     #[arg(long, global = true, value_name = "N", default_value = "10", value_parser = whole(1..=100_000usize), hide = true, help_heading = "Settings: Benchmark")]
     pub(crate) neighbours: usize,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-    #[command(flatten)]
-    pub(crate) output: OutputFlags,
+    pub(crate) common: driver::DriverFlags,
 }
 
 /// Which columns of a file are what.
@@ -281,9 +277,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-    use latchwork_harness::config::settings_page;
-    use latchwork_harness::parse::one_line;
+    use latchwork_harness::config::{assert_consistent, assert_refused};
 
     use super::*;
 
@@ -293,22 +287,8 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_page_of_settings_has_those_of_this_program() {
         let page = include_str!("../../../docs/reference/settings.md");
-        let table = settings_page::<Cli>();
-        assert!(
-            page.contains(&table),
-            "docs/reference/settings.md should have this table:\n\n{table}"
-        );
-    }
-
-    #[test]
-    fn files_for_several_programs_may_have_each_flag() {
-        assert_eq!(latchwork_harness::config::missing::<Cli>("spatial"), [""; 0]);
+        assert_consistent::<Cli>(page);
     }
 
     #[test]
@@ -321,12 +301,11 @@ mod tests {
 
     #[test]
     fn a_wrong_flag_is_one_line_with_what_would_do() {
-        for (arguments, flag, would_do) in [
+        assert_refused::<Cli>(&[
             ("", "say what to do", "--help"),
             ("load", "<FILE>", ""),
             ("query window 1,2,3,4", "--data", ""),
             ("query circle --data f", "circle", "window, point, nearest, join"),
-            ("query join f --data g --within 20", "--within", ""),
             ("query join f --data g --within far", "--within", "20km"),
             ("query nearest f --data g -k 0", "--count", "from 1"),
             ("load f --longitude a,,b", "--longitude", "name of a column"),
@@ -336,14 +315,6 @@ mod tests {
             ("bench --side 2", "--side", "0 to 1"),
             ("bench --entries x", "--entries", "whole number"),
             ("walk", "walk", ""),
-        ] {
-            let Err(error) = parse(arguments) else {
-                assert_eq!(arguments, "query join f --data g --within 20", "it is checked later");
-                continue;
-            };
-            let line = one_line(&error);
-            assert!(!line.contains('\n'), "{line}");
-            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
-        }
+        ]);
     }
 }

@@ -1,37 +1,34 @@
 //! The phases of a run, one after the other on the same cluster.
 
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use latchwork_cluster::Member;
-use latchwork_harness::outcome::{RunCheck, WorldEnd, say_folded};
+use latchwork_files::Output;
+use latchwork_harness::driver::{self, Common, Driver, Figures, Outcome};
+use latchwork_harness::outcome::{RunCheck, print_result};
 use latchwork_harness::progress::{Extent, Title};
-use latchwork_harness::{AppError, ClusterFlags, PhaseProgress, RunCluster, stop};
+use latchwork_harness::{AppError, ClusterFlags, RunCluster, stop, write};
 use latchwork_report::histogram::Latencies;
-use latchwork_report::result::ResultPhase;
 use latchwork_rtree::{Packing, RTreeStatistics};
-use latchwork_runtime::{Clock, Time};
+use latchwork_runtime::Time;
 use latchwork_workload::spatial::ObjectStream;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::args::{LoadBy, QueryKind};
+use crate::args::{Cli, LoadBy, QueryKind};
 use crate::bench::{self, BenchSettings};
 use crate::file::DataFile;
 use crate::geometry::Area;
-use crate::index::{self, Contents, Levels, Loader};
-use crate::outcome::{self, Figures, Measured, Outcome};
-use crate::query::{self, Answers, Ask, Asked, Kind, Query};
-use crate::session::Session;
+use crate::index::{self, CHECK, Contents, Levels, Load};
+use crate::outcome::{self, Found};
+use crate::picture;
+use crate::query::{self, Answers, Ask, Query};
 use crate::settings::{Settings, Task};
 
 const LOAD: Title = Title { name: "load", what: "entries" };
 const ASK: Title = Title { name: "query", what: "questions" };
-
-/// A cluster and its session.
-struct Driver {
-    settings: Arc<Settings>,
-    session: Arc<Session>,
-    cluster: RunCluster,
-}
 
 /// What the first worker sees of the tree at the end.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -43,199 +40,193 @@ struct TreeEnd {
     error: Option<String>,
 }
 
-/// Runs all phases with the settings.
-pub(crate) fn drive(mut settings: Settings) -> Result<Outcome, AppError> {
-    let clock = Clock::start();
-    let cluster = RunCluster::start(settings.cluster.clone(), &settings.fabric)?;
-    // The size of the memory nodes of other processes is known now.
-    settings.cluster = cluster.config().clone();
-    let session = Session::new(&cluster, &settings.fabric, settings.task.entries());
-    let driver = Driver { settings: Arc::new(settings), session: Arc::new(session), cluster };
-    let outcome = driver.phases(clock);
-    driver.cluster.end(outcome)
-}
+impl Driver for Settings {
+    const NAME: &'static str = "spatial";
+    type Cli = Cli;
+    type Found = Found;
 
-impl Driver {
-    /// All phases, and their outcome.
-    fn phases(&self, clock: Clock) -> Result<Outcome, AppError> {
-        let (settings, cluster) = (&self.settings, &self.cluster);
-        cluster.agree("spatial", settings.describe())?;
-        if cluster.is_first() {
-            say_folded(&self.headline());
-        }
-        let name = cluster.name("spatial");
-        let load = match &settings.task {
-            Task::Load { data, .. } => self.load(&name, rows(data))?,
-            Task::Query(query) => self.load(&name, rows(&query.data))?,
-            Task::Bench(bench) => self.load(&name, self.objects(bench))?,
-        };
-        let mut outcome = Outcome {
-            settings: settings.clone(),
-            load,
-            run: None,
-            counters: cluster.counters()?,
-            tree: RTreeStatistics::default(),
-            levels: None,
-            answers: Vec::new(),
-            checks: Vec::new(),
-            world: None,
-            is_told_here: cluster.is_first(),
-        };
-        let mut expected = outcome.load.ops;
-        let measured = match &settings.task {
-            Task::Load { .. } => None,
-            Task::Query(query) => {
-                let (measured, answers) = self.query(query, &name)?;
-                outcome.answers = answers;
-                Some(Figures::of(measured))
-            }
-            Task::Bench(settings) => {
-                let measured = bench::bench(settings, &self.session, cluster, &name)?;
-                expected = u64::MAX;
-                Some(Figures::of(measured))
-            }
-        };
-        if let Some((figures, checks)) = measured {
-            outcome.counters.clone_from(&figures.counters);
-            outcome.run = Some(figures);
-            outcome.checks = checks;
-        }
-        let (tree, check, levels) = self.tree(&name, expected)?;
-        outcome.tree = tree;
-        outcome.checks.push(check);
-        outcome.levels = levels;
-        outcome.world = WorldEnd::of(cluster, clock.now() - Time::ZERO);
-        Ok(outcome)
+    fn new(cli: Cli) -> Result<Settings, AppError> {
+        Settings::new(cli)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn describe(&self) -> BTreeMap<String, Value> {
+        Settings::describe(self)
+    }
+
+    fn join(&mut self, cluster: &RunCluster) -> Result<(), AppError> {
+        self.trees = ["spatial", "spatial-other"].map(|name| cluster.name(name));
+        Ok(())
     }
 
     fn headline(&self) -> String {
-        let Settings { task, cluster, fabric, .. } = &*self.settings;
+        let Settings { task, common, .. } = self;
         let what = match task {
             Task::Load { data, .. } => format!("{} rows", data.rows.len()),
             Task::Query(query) => format!("{}, {} rows", query.kind.name(), query.data.rows.len()),
             Task::Bench(bench) => bench.in_words(),
         };
-        let nic = fabric.nic().map_or(String::new(), |nic| format!(" ({nic})"));
-        let (command, fabric) = (task.name(), fabric.name());
-        let cluster = ClusterFlags::in_words(cluster);
+        let nic = common.fabric.nic().map_or(String::new(), |nic| format!(" ({nic})"));
+        let (command, fabric) = (task.name(), common.fabric.name());
+        let cluster = ClusterFlags::in_words(&common.cluster);
         format!("spatial {command} on {fabric}{nic}: {what}; {cluster}")
     }
 
-    fn phase(&self) -> Arc<PhaseProgress> {
-        Arc::new(PhaseProgress::new(self.session.workers()))
+    fn phases(
+        self: &Arc<Self>,
+        cluster: &RunCluster,
+        outcome: &mut Outcome,
+    ) -> Result<Found, AppError> {
+        let entries = match &self.task {
+            Task::Load { data, .. } => rows(data),
+            Task::Query(query) => rows(&query.data),
+            Task::Bench(bench) => self.objects(bench),
+        };
+        let mut expected = Some(entries.len() as u64);
+        outcome.load = Some(self.load(cluster, 0, entries)?);
+        outcome.counters = cluster.counters()?;
+        let mut answers = Vec::new();
+        match &self.task {
+            Task::Load { .. } => {}
+            Task::Query(query) => answers = self.query(query, cluster, outcome)?,
+            Task::Bench(settings) => {
+                bench::bench(settings, self, cluster, outcome)?;
+                expected = None;
+            }
+        }
+        let (tree, check, levels) = self.tree(cluster, expected)?;
+        outcome.checks.push(check);
+        let found = Found { tree, levels, answers };
+        outcome.measures = outcome::measures(&self.task, outcome, &found);
+        Ok(found)
     }
 
-    /// Loads entries into the tree of this name.
-    fn load(&self, name: &str, entries: Vec<(u64, Area)>) -> Result<ResultPhase, AppError> {
-        let phase = self.phase();
-        let (count, begin) = (entries.len() as u64, self.cluster.now());
-        let loader = Arc::new(Loader {
-            session: self.session.clone(),
-            phase: phase.clone(),
-            name: name.to_owned(),
-        });
-        let (extent, entries) = (Extent::Operations(count), Arc::new(entries));
-        let workers = self.session.workers();
-        let ends: Vec<Time> = match self.settings.load_by {
-            LoadBy::Bulk | LoadBy::Hilbert => {
-                let packing = match self.settings.load_by {
-                    LoadBy::Hilbert => Packing::Hilbert,
-                    _ => Packing::SortTileRecursive,
-                };
-                self.cluster.run_phase(LOAD, extent, &phase, move |member: Member| {
-                    let (loader, entries) = (loader.clone(), entries.clone());
-                    async move {
-                        index::bulk(loader, entries.iter().copied(), packing, member).await
-                    }
-                })
-            }
-            LoadBy::Inserts => {
-                self.cluster.run_phase(LOAD, extent, &phase, move |member: Member| {
-                    let share = entries.iter().copied().skip(member.index).step_by(workers);
-                    index::inserts(loader.clone(), share.collect(), member)
-                })
-            }
+    fn table(&self, outcome: &Outcome, found: &Found, out: &mut dyn Write) -> io::Result<()> {
+        outcome::table(&self.task, outcome, found, out)
+    }
+
+    /// Writes also the answers and the picture.
+    fn report(&self, outcome: &Outcome, found: &Found) -> Result<(), AppError> {
+        let (json, svg) = (self.common.json.as_ref(), self.svg.as_ref());
+        let query = match &self.task {
+            Task::Query(query) => Some(query),
+            _ => None,
+        };
+        let csv = query.and_then(|query| query.csv.as_ref());
+        // A document or answers on standard output replace the lines.
+        let taken = [json, csv, svg].into_iter().flatten().find(|output| output.is_stdout());
+        let table = |out: &mut dyn Write| self.table(outcome, found, out);
+        let mut told = print_result(table, |out| self.lines(outcome, found, out), taken);
+        let mut add = |output: Option<&Output>, text: &dyn Fn() -> Option<String>| {
+            let text = output.and_then(|output| Some((output, text()?)));
+            let written = text.map_or(Ok(()), |(output, text)| write(output, text));
+            told = std::mem::replace(&mut told, Ok(())).and(written);
+        };
+        add(json, &|| Some(driver::document(self, outcome, found).to_json()));
+        add(csv, &|| query.map(|query| query::csv(query, &found.answers)));
+        let levels = found.levels.as_ref();
+        add(svg, &|| levels.map(|levels| picture::draw(&self.caption(), levels)));
+        told
+    }
+}
+
+impl Settings {
+    /// The clients of a benchmark.
+    pub(crate) fn clients(&self) -> u64 {
+        (self.common.workers() * self.common.cluster.inflight) as u64
+    }
+
+    /// Loads entries into the tree of this number.
+    fn load(
+        self: &Arc<Self>,
+        cluster: &RunCluster,
+        tree: usize,
+        entries: Vec<(u64, Area)>,
+    ) -> Result<Figures, AppError> {
+        let (count, begin) = (entries.len() as u64, cluster.now());
+        let (settings, name, extent) =
+            (self.clone(), self.trees[tree].clone(), Extent::Operations(count));
+        let load = Arc::new(Load { settings, name, entries });
+        let time = cluster.loop_time();
+        let packing = match self.load_by {
+            LoadBy::Bulk => Some(Packing::SortTileRecursive),
+            LoadBy::Hilbert => Some(Packing::Hilbert),
+            LoadBy::Inserts => None,
+        };
+        let ends: Vec<Time> = match packing {
+            Some(packing) => cluster.phase(LOAD, extent, &load, move |load, phase, member| {
+                index::bulk(load, phase, packing, member)
+            }),
+            None => cluster.phase(LOAD, extent, &load, move |load, phase, member| {
+                index::inserts(load, phase, time, member)
+            }),
         }?;
         stop::check()?;
-        let end = ends.into_iter().max().unwrap_or(begin).max(begin);
-        Ok(ResultPhase::new(count, (end - begin).as_secs_f64()))
+        Ok(Figures::between(count, begin, ends))
     }
 
     /// The objects of all clients before the run.
     fn objects(&self, bench: &BenchSettings) -> Vec<(u64, Area)> {
-        let clients = (self.session.workers() * self.session.cluster.inflight) as u64;
-        let config = bench.objects(clients);
-        let streams = (0..clients).map(|client| ObjectStream::new(&config, client));
+        let config = bench.objects(self.clients());
+        let streams = (0..self.clients()).map(|client| ObjectStream::new(&config, client));
         let objects = streams.flat_map(|stream| stream.objects().collect::<Vec<_>>());
         objects.map(|(id, object)| (id, bench::area(object))).collect()
     }
 
     fn query(
-        &self,
+        self: &Arc<Self>,
         query: &Arc<Query>,
-        name: &str,
-    ) -> Result<(Measured<Kind>, Vec<query::Answer>), AppError> {
-        let (session, cluster) = (&self.session, &self.cluster);
-        let other_name = cluster.name("spatial-other");
+        cluster: &RunCluster,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<query::Answer>, AppError> {
         if query.kind == QueryKind::Join {
-            self.load(&other_name, query.other.as_ref().map(rows).unwrap_or_default())?;
+            self.load(cluster, 1, query.other.as_ref().map(rows).unwrap_or_default())?;
         }
         let before = cluster.counters()?;
-        let (phase, answers) = (self.phase(), Arc::new(Answers::default()));
         let questions = match query.kind {
-            QueryKind::Join => session.workers(),
+            QueryKind::Join => cluster.workers(),
             _ => query.places().len(),
         };
-        let ask = Arc::new(Ask {
-            session: session.clone(),
-            phase: phase.clone(),
-            query: query.clone(),
-            answers: answers.clone(),
-            names: [name.to_owned(), other_name],
-        });
+        let (settings, query, time) = (self.clone(), query.clone(), cluster.loop_time());
+        let ask = Arc::new(Ask { settings, query, answers: Answers::default(), time });
         let begin = cluster.now();
-        let extent = Extent::Operations(questions as u64);
-        let asked: Vec<Asked> = cluster.run_phase(ASK, extent, &phase, move |member| {
-            let ask = ask.clone();
-            async move { query::ask(ask, member).await }
-        })?;
+        let asked = cluster.phase(ASK, Extent::Operations(questions as u64), &ask, query::ask)?;
         let counters = cluster.counters()?.into_iter().zip(before);
-        let counters = counters.map(|(after, before)| after - before).collect();
-        let answers = answers.gather(cluster)?;
+        outcome.counters = counters.map(|(after, before)| after - before).collect();
+        let answers = ask.answers.gather(cluster)?;
         let (mut latencies, mut contents) = (Latencies::new(), Contents::default());
-        let mut end = begin;
+        let ends: Vec<Time> = asked.iter().map(|worker| worker.end).collect();
         for worker in asked {
             latencies.merge(&worker.latencies);
             contents.merge(worker.contents);
-            end = end.max(worker.end);
         }
-        let mut checks = vec![outcome::contents(&contents)];
-        if query.check {
-            checks.push(compare(query, &answers));
+        outcome.checks.push(outcome::contents(&contents));
+        if ask.query.check {
+            outcome.checks.push(compare(&ask.query, &answers));
         }
-        let phase = ResultPhase::new(latencies.ok(), (end - begin).as_secs_f64());
-        let (limit, conditions, node_ops, measures) = Default::default();
-        let measured =
-            Measured { phase, latencies, counters, limit, conditions, node_ops, measures, checks };
-        Ok((measured, answers))
+        let figures = Figures::between(latencies.ok(), begin, ends);
+        outcome.run = Some(Figures { latencies: latencies.measured(), ..figures });
+        Ok(answers)
     }
 
     /// Walks the whole tree, and checks it. `expected` is the number of entries, if it is known.
     fn tree(
-        &self,
-        name: &str,
-        expected: u64,
+        self: &Arc<Self>,
+        cluster: &RunCluster,
+        expected: Option<u64>,
     ) -> Result<(RTreeStatistics, RunCheck, Option<Levels>), AppError> {
-        let draws = self.settings.svg.is_some() && self.cluster.is_first();
-        let ends: Vec<(TreeEnd, Option<Levels>)> = {
-            let (session, name) = (self.session.clone(), name.to_owned());
-            self.cluster.try_run(move |member| {
-                let (session, name) = (session.clone(), name.clone());
-                async move { look(&session, &name, draws, member).await }
-            })?
-        };
-        let mut ends = ends.into_iter();
-        let (end, levels) = ends.next().ok_or_else(lost)?;
+        let draws = self.svg.is_some() && cluster.is_first();
+        let extent = Extent::Operations(expected.unwrap_or(0));
+        let ends = cluster
+            .phase(CHECK, extent, self, move |settings, _, member| look(settings, draws, member))?;
+        let (end, levels) = ends.into_iter().next().ok_or_else(AppError::lost)?;
         let tree = RTreeStatistics {
             entries: end.entries,
             pages_per_level: end.pages_per_level,
@@ -246,12 +237,15 @@ impl Driver {
         let check = match end.error {
             Some(error) => RunCheck::new("tree", false, error),
             None => {
-                let is_whole = expected == u64::MAX || expected == tree.entries;
+                let is_whole = expected.is_none_or(|expected| expected == tree.entries);
                 let detail = match is_whole {
                     true => {
                         format!("{} entries in {} pages, all in order", tree.entries, tree.pages())
                     }
-                    false => format!("{} entries where {expected} belong", tree.entries),
+                    false => {
+                        let belong = expected.unwrap_or(0);
+                        format!("{} entries where {belong} belong", tree.entries)
+                    }
                 };
                 RunCheck::new("tree", is_whole, detail)
             }
@@ -262,15 +256,14 @@ impl Driver {
 
 /// The end of the tree, as the first worker sees it.
 async fn look(
-    session: &Session,
-    name: &str,
+    settings: Arc<Settings>,
     draws: bool,
     member: Member,
 ) -> Result<(TreeEnd, Option<Levels>), AppError> {
     if member.index > 0 {
         return Ok((TreeEnd::default(), None));
     }
-    let index = index::open(session, &member, name).await?;
+    let index = index::open(&settings, &member, &settings.trees[0]).await?;
     let end = match index.validate().await {
         Ok(tree) => TreeEnd {
             entries: tree.entries,
@@ -282,7 +275,7 @@ async fn look(
         Err(error) => TreeEnd { error: Some(error.to_string()), ..TreeEnd::default() },
     };
     let levels = match draws && end.error.is_none() {
-        true => Some(index::levels(&index).await.map_err(|error| session.tree_error(&error))?),
+        true => Some(index::levels(&index).await.map_err(|error| settings.tree_error(&error))?),
         false => None,
     };
     Ok((end, levels))
@@ -311,8 +304,4 @@ fn compare(query: &Query, answers: &[query::Answer]) -> RunCheck {
             RunCheck::new("answers", false, format!("{two:?}, and a scan has {one:?}"))
         }
     }
-}
-
-fn lost() -> AppError {
-    AppError::Failed("a worker ended without a result".to_owned())
 }

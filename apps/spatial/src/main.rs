@@ -10,6 +10,8 @@
 //!        |
 //!   outcome, picture     a table for people, lines for scripts, documents, the levels of the tree
 //! ```
+//!
+//! The steps that all programs share are those of [`latchwork_harness::driver`].
 
 #![forbid(unsafe_code)]
 
@@ -23,26 +25,10 @@ mod index;
 mod outcome;
 mod picture;
 mod query;
-mod session;
 mod settings;
 
 use std::process::ExitCode;
 
-use latchwork_harness::AppError;
-use latchwork_harness::outcome::RunCheck;
-
-use args::Cli;
-use settings::Settings;
-
 fn main() -> ExitCode {
-    latchwork_harness::start("spatial", |cli: Cli| Settings::new(cli).and_then(run))
-}
-
-/// Runs the command; returns whether all checks succeeded.
-fn run(settings: Settings) -> Result<bool, AppError> {
-    let outcome = drive::drive(settings)?;
-    if outcome.is_told_here {
-        outcome.report()?;
-    }
-    Ok(outcome.checks.iter().all(RunCheck::is_good))
+    latchwork_harness::driver::start::<settings::Settings>()
 }

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use latchwork_cluster::ClusterConfig;
+use latchwork_coherence::MemoryError;
 use latchwork_files::Output;
-use latchwork_harness::{AppError, ClusterFlags, FabricChoice, output};
+use latchwork_harness::driver::{Common, described};
+use latchwork_harness::{AppError, output};
+use latchwork_rtree::RTreeError;
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -28,12 +31,13 @@ const ENTRY_BYTES: u64 = 52;
 
 /// All settings of a run.
 pub(crate) struct Settings {
-    pub(crate) cluster: ClusterConfig,
-    pub(crate) fabric: FabricChoice,
+    pub(crate) common: Common,
+    /// The tree's name in the catalogue, and that of the second file of a query, once the cluster
+    /// has started.
+    pub(crate) trees: [String; 2],
     pub(crate) load_by: LoadBy,
     pub(crate) task: Task,
     pub(crate) svg: Option<Output>,
-    pub(crate) json: Option<Output>,
 }
 
 /// What to do.
@@ -73,9 +77,7 @@ impl Settings {
     /// One line about the first impossible setting, with valid values; what is wrong with a file.
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
         let Cli { command, flags } = cli;
-        let json = flags.output.destination()?;
-        let fabric = flags.fabric.choice()?;
-        flags.cluster.check_fabric(&fabric)?;
+        let mut common = flags.common.common()?;
         let is_load = matches!(command, Command::Load(_));
         let load_by = if is_load { LoadBy::Inserts } else { LoadBy::Bulk };
         let load_by = flags.load_by.unwrap_or(load_by);
@@ -85,20 +87,29 @@ impl Settings {
                 (Task::Query(Arc::new(read_query(&query, &flags)?)), query.svg)
             }
             Command::Bench(bench) => {
-                let settings = BenchSettings::new(&bench, &flags, fabric.nic().is_some())?;
+                let settings = BenchSettings::new(&bench, &flags, common.is_simulated())?;
                 (Task::Bench(settings), bench.svg)
             }
         };
         let svg = svg.as_deref().map(|path| output("--svg", path)).transpose()?;
-        let threads = flags.cluster.threads.unwrap_or_else(|| match fabric {
-            FabricChoice::Sim(_) => THREADS_SIMULATED,
-            _ => flags.cluster.threads_of_machine(),
-        });
+        let threads = flags.common.threads(&common.fabric, THREADS_SIMULATED);
         let entries = task.entries();
-        let cluster =
-            flags.cluster.config(threads, &fabric, |config| memory_bytes(entries, config))?;
-        check_line(&cluster)?;
-        Ok(Settings { cluster, fabric, load_by, task, svg, json })
+        let memory_bytes = |config: &_| memory_bytes(entries, config);
+        common.cluster = flags.common.cluster.config(threads, &common.fabric, memory_bytes)?;
+        check_line(&common.cluster)?;
+        Ok(Settings { common, trees: Default::default(), load_by, task, svg })
+    }
+
+    /// The error that ends a run when a tree fails.
+    pub(crate) fn tree_error(&self, error: &RTreeError) -> AppError {
+        match error {
+            RTreeError::Memory(MemoryError::OutOfMemory(_)) => {
+                let cluster = &self.common.cluster;
+                let enough = memory_bytes(self.task.entries(), cluster);
+                self.common.out_of_memory("", enough.max(2 * cluster.memory_bytes), "")
+            }
+            error => AppError::Failed(format!("the tree failed: {error}")),
+        }
     }
 
     /// What a picture of the tree is about.
@@ -117,43 +128,35 @@ impl Settings {
 
     /// The settings for a result document, which all processes must share.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
-        let mut config = ClusterFlags::describe(&self.cluster);
-        let mut add = |name: &str, value: Value| config.insert(name.to_owned(), value);
-        add("command", self.task.name().into());
-        add("fabric", self.fabric.name().into());
-        add("load_by", self.load_by.name().into());
-        if let Some(nic) = self.fabric.nic() {
-            add("nic", nic.into());
-        }
         let digest = |file: &DataFile| json!(format!("{:016x}", file.digest()));
-        match &self.task {
-            Task::Load { data, space } => {
-                add("space", space.name().into());
-                add("rows", data.rows_of_file().into());
-                add("data_digest", digest(data));
-            }
-            Task::Query(query) => {
-                add("space", query.space.name().into());
-                add("query", query.kind.name().into());
-                add("count", query.count.into());
-                add("rows", query.data.rows_of_file().into());
-                add("data_digest", digest(&query.data));
-                if let Some(other) = &query.other {
-                    add("other_rows", other.rows_of_file().into());
-                    add("other_digest", digest(other));
-                }
-                if query.kind == QueryKind::Join {
-                    add("within", query.within.into());
-                }
-                if let Question::Of(area) = &query.question {
-                    let [[west, south], [east, north]] = [area.low(), area.high()];
-                    let sides = [west, south, east, north].map(|side| side.to_string());
-                    add("window", sides.join(",").into());
-                }
-            }
-            Task::Bench(bench) => config.extend(bench.describe()),
-        }
-        config
+        let own = match &self.task {
+            Task::Load { data, space } => json!({
+                "space": space.name(),
+                "rows": data.rows_of_file(),
+                "data_digest": digest(data),
+            }),
+            Task::Query(query) => json!({
+                "space": query.space.name(),
+                "query": query.kind.name(),
+                "count": query.count,
+                "rows": query.data.rows_of_file(),
+                "data_digest": digest(&query.data),
+                "other_rows": query.other.as_ref().map(DataFile::rows_of_file),
+                "other_digest": query.other.as_ref().map(digest),
+                "within": (query.kind == QueryKind::Join).then_some(query.within),
+                "window": match &query.question {
+                    Question::Of(area) => {
+                        let [[west, south], [east, north]] = [area.low(), area.high()];
+                        let sides = [west, south, east, north].map(|side| side.to_string());
+                        Some(sides.join(","))
+                    }
+                    Question::Rows(_) => None,
+                },
+            }),
+            Task::Bench(bench) => bench.describe(),
+        };
+        let all = json!({"command": self.task.name(), "load_by": self.load_by.name()});
+        self.common.describe(all).into_iter().chain(described(own)).collect()
     }
 }
 

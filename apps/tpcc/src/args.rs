@@ -6,8 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use latchwork_harness::driver::DriverFlags;
 use latchwork_harness::parse::{on_or_off, seconds, seconds_or_none, whole, whole_micros};
-use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
+use latchwork_harness::{Named, NamesFiles};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
 
@@ -61,9 +62,9 @@ impl Command {
 
 impl NamesFiles for Cli {
     fn files(&self) -> Vec<Named> {
-        let Flags { record, fabric, json, .. } = &self.flags;
+        let Flags { record, common, .. } = &self.flags;
         let record = record.iter().map(|path| Named::written("--record", path));
-        fabric.files().chain(record).chain(json.files()).collect()
+        record.chain(common.files()).collect()
     }
 }
 
@@ -217,11 +218,7 @@ pub(crate) struct Flags {
     )]
     pub(crate) output: Output,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-    #[command(flatten)]
-    pub(crate) json: OutputFlags,
+    pub(crate) common: DriverFlags,
 }
 
 /// A mix, or the only transaction.
@@ -243,37 +240,14 @@ where
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-    use latchwork_harness::config::settings_page;
-    use latchwork_harness::parse::one_line;
+    use latchwork_harness::config::{assert_consistent, assert_refused};
 
     use super::*;
 
-    fn wrong(arguments: &str) -> String {
-        let arguments = std::iter::once("tpcc").chain(arguments.split_whitespace());
-        let line = one_line(&Cli::try_parse_from(arguments).expect_err("a wrong command line"));
-        assert!(!line.contains('\n'), "{line}");
-        line
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_page_of_settings_has_those_of_this_program() {
         let page = include_str!("../../../docs/reference/settings.md");
-        let table = settings_page::<Cli>();
-        assert!(
-            page.contains(&table),
-            "docs/reference/settings.md should have this table:\n\n{table}"
-        );
-    }
-
-    #[test]
-    fn files_for_several_programs_may_have_each_flag() {
-        assert_eq!(latchwork_harness::config::missing::<Cli>("tpcc"), [""; 0]);
+        assert_consistent::<Cli>(page);
     }
 
     #[test]
@@ -286,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_wrong_flag_is_one_line_with_what_would_do() {
-        for (arguments, flag, would_do) in [
+        assert_refused::<Cli>(&[
             ("--warehouses 0", "--warehouses", "from 1 to 1000000"),
             ("--weight 50,50,4,4,4", "--weight", "sum to 112"),
             ("--weight 50,50", "--weight", "as 45,43,4,4,4"),
@@ -312,9 +286,6 @@ mod tests {
             ("--protocol mesi", "--protocol", "selcc and sel"),
             ("--warehouse 3", "--warehouse", "--warehouses"),
             ("load", "load", ""),
-        ] {
-            let line = wrong(arguments);
-            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
-        }
+        ]);
     }
 }

@@ -64,26 +64,17 @@ impl Expected {
     }
 }
 
-/// Checks one worker's share of the warehouses. `None` if the phase failed.
+/// Checks one worker's share of the warehouses. `None` if another worker has failed.
 pub(crate) async fn check(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Found> {
-    let found = Box::pin(look(&session, &phase, &member)).await;
-    found.map_err(|error| phase.fail(error)).ok().flatten()
-}
-
-/// `None` if another worker has failed.
-async fn look(
-    session: &Session,
-    phase: &PhaseProgress,
-    member: &Member,
 ) -> Result<Option<Found>, AppError> {
+    let (session, phase, member) = (&*session, &*phase, &member);
     let (store, tables) = session.open(phase, member, Logged::No).await?;
     let population = &session.settings.population;
     let (scale, warehouses) = (population.scale(), population.warehouses());
-    let workers = session.workers() as u64;
+    let workers = session.settings.common.workers() as u64;
     let edge = |worker: u64| (u64::from(warehouses) * worker / workers) as u32;
     let mine = edge(member.index as u64) + 1..=edge(member.index as u64 + 1);
     let mut looker = Looker {

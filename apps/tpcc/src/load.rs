@@ -15,7 +15,6 @@ use crate::session::{Logged, Session};
 /// The shared state of all loading workers.
 pub(crate) struct Load {
     session: Arc<Session>,
-    phase: Arc<PhaseProgress>,
     /// The next free part. With partitions there is one number per node. Otherwise the first number
     /// counts for all nodes.
     next: Vec<AtomicU64>,
@@ -32,15 +31,11 @@ pub(crate) struct Done {
 }
 
 impl Load {
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        phase: &Arc<PhaseProgress>,
-        (process, of): (usize, usize),
-    ) -> Load {
-        let nodes = session.settings.cluster.compute_nodes;
+    pub(crate) fn new(session: &Arc<Session>, (process, of): (usize, usize)) -> Load {
+        let nodes = session.settings.common.cluster.compute_nodes;
         let next = (0..nodes).map(|_| AtomicU64::new(0)).collect();
         let process = (process as u64, of as u64);
-        Load { session: session.clone(), phase: phase.clone(), next, process }
+        Load { session: session.clone(), next, process }
     }
 
     /// A free part for a worker of a compute node.
@@ -64,15 +59,14 @@ impl Load {
     }
 }
 
-/// Loads parts until no part is free. `None` if the phase failed.
-pub(crate) async fn load(load: Arc<Load>, member: Member) -> Option<Done> {
-    let done = Box::pin(take_parts(&load, &member)).await;
-    done.map_err(|error| load.phase.fail(error)).ok()
-}
-
-async fn take_parts(load: &Load, member: &Member) -> Result<Done, AppError> {
-    let (session, phase) = (&load.session, &load.phase);
-    let (store, tables) = session.open(phase, member, Logged::No).await?;
+/// Loads parts until no part is free.
+pub(crate) async fn load(
+    load: Arc<Load>,
+    phase: Arc<PhaseProgress>,
+    member: Member,
+) -> Result<Done, AppError> {
+    let session = &load.session;
+    let (store, tables) = session.open(&phase, &member, Logged::No).await?;
     let population = &session.settings.population;
     let mut done = Done::default();
     while let Some(part) = load.next(member.node) {

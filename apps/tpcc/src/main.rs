@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Rows, inputs, conditions and figures are those of [`latchwork_workload::tpcc`]. This program
-//! runs the transactions.
+//! runs the transactions. The steps that all programs share are those of
+//! [`latchwork_harness::driver`].
 
 #![forbid(unsafe_code)]
 
@@ -45,24 +46,6 @@ mod worker_barrier;
 
 use std::process::ExitCode;
 
-use latchwork_harness::AppError;
-use latchwork_harness::outcome::RunCheck;
-
-use args::Cli;
-use settings::Settings;
-
 fn main() -> ExitCode {
-    latchwork_harness::start("tpcc", |cli: Cli| Settings::new(cli).and_then(run))
-}
-
-/// Runs the command; returns whether all checks succeeded.
-fn run(settings: Settings) -> Result<bool, AppError> {
-    let outcome = drive::drive(settings)?;
-    if outcome.is_told_here {
-        outcome.report()?;
-    }
-    if let Some(error) = outcome.unrecorded {
-        return Err(error);
-    }
-    Ok(outcome.checks.iter().all(RunCheck::is_good))
+    latchwork_harness::driver::start::<session::Session>()
 }

@@ -1,15 +1,11 @@
 //! The outcome of a run: lines in go-tpc's form, a table for people, and the result document.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_engine::Counters;
-use latchwork_files::Output;
-use latchwork_harness::outcome::{self, RunCheck, WorldEnd, short};
-use latchwork_harness::{AppError, Limit, write};
-use latchwork_report::conditions::Conditions;
-use latchwork_report::result::{self, ResultDocument};
+use latchwork_harness::driver::Outcome;
+use latchwork_harness::outcome::{self, short};
+use latchwork_report::result::ResultDocument;
 use latchwork_txn::Health;
 use latchwork_wal::Stats;
 use latchwork_workload::tpcc::check::ConsistencyReport;
@@ -19,18 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::session::Session;
 use crate::tally::Tally;
 
-/// The outcome of all phases.
-pub(crate) struct Outcome {
-    session: Arc<Session>,
-    pub(crate) load: Option<result::ResultPhase>,
+/// What the phases find, besides the figures that all programs have.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The results of the transactions of the measured run.
     pub(crate) run: Option<Measured>,
-    pub(crate) checks: Vec<RunCheck>,
-    /// The reason why the requested history could not be written.
-    pub(crate) unrecorded: Option<AppError>,
     /// The consistency conditions one by one, with the rows that break them.
     pub(crate) report: Option<ConsistencyReport>,
-    /// The counters of each compute node over the measured part.
-    pub(crate) counters: Vec<Counters>,
     /// The checkpoint after loading.
     pub(crate) checkpoint: Option<Saved>,
     /// The statistics of the logs over the run, warm-up included.
@@ -39,10 +30,6 @@ pub(crate) struct Outcome {
     pub(crate) partitions: Option<latchwork_partition::Stats>,
     /// Errors outside of transactions during the run, by the number of the compute node.
     pub(crate) health: Vec<(usize, Health)>,
-    /// The world, if the cluster was simulated.
-    pub(crate) world: Option<WorldEnd>,
-    /// Whether this process prints the outcome.
-    pub(crate) is_told_here: bool,
 }
 
 /// The contents of a checkpoint.
@@ -52,85 +39,51 @@ pub(crate) struct Saved {
     pub(crate) bytes: u64,
 }
 
-/// The measured run.
+/// The results of all transactions of the measured run.
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
-    /// The resource that limited the run, if it is known.
-    pub(crate) limit: Option<Limit>,
-    /// How far the figures can be trusted, in real time.
-    pub(crate) conditions: Option<Conditions>,
 }
 
-impl Outcome {
-    pub(crate) fn new(session: &Arc<Session>) -> Outcome {
-        Outcome {
-            session: session.clone(),
-            load: None,
-            run: None,
-            checks: Vec::new(),
-            unrecorded: None,
-            report: None,
-            counters: Vec::new(),
-            checkpoint: None,
-            log: None,
-            partitions: None,
-            health: Vec::new(),
-            world: None,
-            is_told_here: true,
-        }
-    }
-
+impl Session {
     /// The mean share of the run's time in which a log was syncing. `None` without a log.
-    pub(crate) fn log_sync(&self, elapsed: Duration) -> Option<f64> {
-        let logs = self.session.settings.cluster.compute_nodes as f64;
-        let log = self.log.as_ref()?;
+    pub(crate) fn log_sync(&self, found: &Found, elapsed: Duration) -> Option<f64> {
+        let logs = self.settings.common.cluster.compute_nodes as f64;
+        let log = found.log.as_ref()?;
         Some(log.syncing.as_secs_f64() / (elapsed.as_secs_f64() * logs).max(1e-9))
     }
 
     fn summary<'a>(&self, run: &'a Measured) -> Summary<'a> {
-        let waiting = self.session.settings.waiting();
+        let waiting = self.settings.waiting();
         Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
     }
 
-    /// Prints the outcome: a table for people, lines for scripts, and the document at its
-    /// destination. A document on standard output replaces the lines. A failure to write one of
-    /// them does not prevent the others.
-    pub(crate) fn report(&self) -> Result<(), AppError> {
-        let settings = &self.session.settings;
-        let told = match settings.document_only() {
-            true => {
-                outcome::print_for_people(|out| self.table(out));
-                Ok(())
-            }
-            false => outcome::print_result(|out| self.table(out), |out| self.lines(out), None),
-        };
-        let stdout = Output::stdout();
-        let mut outputs = Vec::from_iter(&settings.json);
-        if settings.print_json && !settings.json.as_ref().is_some_and(Output::is_stdout) {
-            outputs.push(&stdout);
-        }
-        if outputs.is_empty() {
-            return told;
-        }
-        let document = self.document().to_json();
-        outputs.into_iter().map(|output| write(output, &document)).fold(told, Result::and)
-    }
-
-    fn lines(&self, mut out: &mut dyn Write) -> io::Result<()> {
-        if let Some(run) = &self.run {
+    /// Writes go-tpc's lines, and those of the checks.
+    pub(crate) fn write_lines(
+        &self,
+        outcome: &Outcome,
+        found: &Found,
+        mut out: &mut dyn Write,
+    ) -> io::Result<()> {
+        if let Some(run) = &found.run {
             self.summary(run).write_lines(SUMMARY_PREFIX, &mut out)?;
         }
-        outcome::write_check_lines(out, &self.checks)
+        outcome::write_check_lines(out, &outcome.checks)
     }
 
-    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the table for people.
+    pub(crate) fn write_table(
+        &self,
+        outcome: &Outcome,
+        found: &Found,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         writeln!(out)?;
-        if let Some(load) = &self.load {
+        if let Some(load) = outcome.load.as_ref().map(|load| &load.phase) {
             let (rows, rate) = (load.ops, short(load.throughput_ops_s));
-            let name = if self.session.settings.stored.is_some() { "recover" } else { "load" };
+            let name = if self.settings.stored.is_some() { "recover" } else { "load" };
             writeln!(out, "{name:<6} {rows} rows in {:.2} s: {rate} rows/s", load.elapsed_s)?;
-            let stored = self.session.settings.stored.as_ref();
+            let stored = self.settings.stored.as_ref();
             if let Some((committed, aborted)) = stored.map(|stored| stored.distributed)
                 && committed + aborted > 0
             {
@@ -141,24 +94,30 @@ impl Outcome {
                 )?;
             }
         }
-        if let Some(Saved { rows, bytes }) = &self.checkpoint {
+        if let Some(Saved { rows, bytes }) = &found.checkpoint {
             writeln!(out, "saved  {rows} rows, {bytes} bytes, in a checkpoint")?;
         }
-        if let Some(run) = &self.run {
-            self.run_table(run, out)?;
+        if let Some(run) = &found.run {
+            self.write_run(run, outcome, found, out)?;
         }
-        self.world.iter().try_for_each(|world| world.write(out))?;
-        if let Some(run) = &self.run {
+        outcome.world.iter().try_for_each(|world| world.write(out))?;
+        if let Some(run) = &found.run {
             outcome::write_latencies(out, &run.tally.statistics.measured())?;
         }
-        outcome::write_checks(out, &self.checks)?;
-        match &self.report {
+        outcome::write_checks(out, &outcome.checks)?;
+        match &found.report {
             Some(report) if !report.is_ok() => writeln!(out, "{report}"),
             _ => Ok(()),
         }
     }
 
-    fn run_table(&self, run: &Measured, out: &mut dyn Write) -> io::Result<()> {
+    fn write_run(
+        &self,
+        run: &Measured,
+        outcome: &Outcome,
+        found: &Found,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let (summary, statistics) = (self.summary(run), &run.tally.statistics);
         let (total, seconds) = (statistics.total(), run.elapsed.as_secs_f64());
         writeln!(
@@ -167,8 +126,7 @@ impl Outcome {
             short(total as f64 / seconds.max(1e-9)),
             short(summary.tpmc())
         )?;
-        outcome::write_limit(out, run.limit.as_ref())?;
-        outcome::write_conditions(out, run.conditions.as_ref())?;
+        outcome.run.iter().try_for_each(|figures| figures.write_conditions(out))?;
         let aborts = statistics.all_counts().aborts;
         if aborts > 0 {
             let reasons = run.tally.conflicts().filter(|(_, count)| *count > 0);
@@ -186,7 +144,7 @@ impl Outcome {
             let skipped = run.tally.skipped;
             writeln!(out, "       {skipped} districts had nothing for {deliveries} deliveries")?;
         }
-        if let Some(log) = &self.log {
+        if let Some(log) = &found.log {
             let (groups, syncs, each) = (log.groups, log.syncs, log.groups_per_sync());
             let mean_us = log.syncing.as_secs_f64() * 1e6 / syncs.max(1) as f64;
             writeln!(
@@ -196,7 +154,7 @@ impl Outcome {
                 log.bytes
             )?;
         }
-        if let Some(stats) = &self.partitions {
+        if let Some(stats) = &found.partitions {
             let latchwork_partition::Stats { distributed, local, messages, repeated, .. } = stats;
             let each = *messages as f64 / (*distributed).max(1) as f64;
             writeln!(
@@ -205,7 +163,7 @@ impl Outcome {
                  {repeated} messages were sent again"
             )?;
         }
-        for (node, health) in &self.health {
+        for (node, health) in &found.health {
             writeln!(out, "health node {node}: {health}")?;
         }
         for (kind, p90) in summary.too_slow() {
@@ -215,62 +173,39 @@ impl Outcome {
         Ok(())
     }
 
-    fn document(&self) -> ResultDocument {
-        let settings = &self.session.settings;
-        let event_hash = self.world.as_ref().map(|world| world.event_hash);
-        let mut document =
-            outcome::document("tpcc", &settings.cluster, &self.counters, &self.checks, event_hash);
-        document.config = settings.describe();
-        document.load = self.load.clone();
-        if let (None, Some(load)) = (&self.run, &self.load) {
-            document.set_measured(load, &[]);
+    /// Adds what is counted besides operations to the result document.
+    pub(crate) fn add_counts(&self, found: &Found, document: &mut ResultDocument) {
+        let Some(run) = &found.run else { return };
+        self.summary(run).fill(document);
+        let mut add = |name: &str, count: u64| {
+            *document.counters.entry(name.to_owned()).or_default() += count;
+        };
+        run.tally.conflicts().for_each(|(name, count)| add(name, count));
+        add("deliveries_skipped", run.tally.skipped);
+        if let Some(log) = &found.log {
+            add("log_commits", log.groups);
+            add("log_bytes", log.bytes);
+            add("log_syncs", log.syncs);
+            add("log_syncing_us", log.syncing.as_micros() as u64);
         }
-        if let Some(run) = &self.run {
-            self.summary(run).fill(&mut document);
-            document.conditions = run.conditions.clone();
-            document.limit = run.limit.as_ref().map(ToString::to_string);
-            let conflicts = run.tally.conflicts().map(|(name, count)| (name.to_owned(), count));
-            document.counters.extend(conflicts);
-            if let Some(log) = &self.log {
-                let syncing_us = log.syncing.as_micros() as u64;
-                let counts = [
-                    ("log_commits", log.groups),
-                    ("log_bytes", log.bytes),
-                    ("log_syncs", log.syncs),
-                    ("log_syncing_us", syncing_us),
-                ];
-                document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
-            }
-            if let Some(stats) = &self.partitions {
-                let counts = [
-                    ("partitions_messages", stats.messages),
-                    ("partitions_letters", stats.letters),
-                    ("partitions_repeated", stats.repeated),
-                    ("partitions_distributed", stats.distributed),
-                    ("partitions_shipped", stats.shipped),
-                    ("partitions_local", stats.local),
-                    ("partitions_prepared", stats.prepared),
-                    ("partitions_decided", stats.decided),
-                    ("partitions_abandoned", stats.abandoned),
-                    ("partitions_asked", stats.asked),
-                ];
-                document.counters.extend(counts.map(|(name, count)| (name.to_owned(), count)));
-            }
-            for (_, Health { left_locked, given_up, held_up, retries, .. }) in &self.health {
-                let counts = [
-                    ("transactions_left_locked", left_locked),
-                    ("transactions_not_taken_back", given_up),
-                    ("transactions_held_up", held_up),
-                    ("transaction_ends_retried", retries),
-                ];
-                for (name, count) in counts {
-                    *document.counters.entry(name.to_owned()).or_default() += *count as u64;
-                }
-            }
-            let skipped = run.tally.skipped;
-            document.counters.insert("deliveries_skipped".to_owned(), skipped);
+        if let Some(stats) = &found.partitions {
+            add("partitions_messages", stats.messages);
+            add("partitions_letters", stats.letters);
+            add("partitions_repeated", stats.repeated);
+            add("partitions_distributed", stats.distributed);
+            add("partitions_shipped", stats.shipped);
+            add("partitions_local", stats.local);
+            add("partitions_prepared", stats.prepared);
+            add("partitions_decided", stats.decided);
+            add("partitions_abandoned", stats.abandoned);
+            add("partitions_asked", stats.asked);
         }
-        document
+        for (_, Health { left_locked, given_up, held_up, retries, .. }) in &found.health {
+            add("transactions_left_locked", *left_locked as u64);
+            add("transactions_not_taken_back", *given_up as u64);
+            add("transactions_held_up", *held_up as u64);
+            add("transaction_ends_retried", *retries as u64);
+        }
     }
 }
 
@@ -284,30 +219,27 @@ mod tests {
     #[test]
     fn what_went_wrong_behind_the_backs_of_transactions_is_reported() {
         let cli = command_line("tpcc", ["tpcc", "-w", "1", "--set", "items=100"]).expect("flags");
-        let session =
-            Arc::new(Session::new(Settings::new(cli).expect("settings"), "test".to_owned()));
-        let mut outcome = Outcome::new(&session);
-        outcome.run = Some(Measured {
-            tally: Tally::default(),
-            elapsed: Duration::from_secs(1),
-            limit: None,
-            conditions: None,
-        });
-        let told = |outcome: &Outcome| {
+        let session = Session::new(Settings::new(cli).expect("settings"));
+        let outcome = Outcome::default();
+        let (tally, elapsed) = (Tally::default(), Duration::from_secs(1));
+        let run = Some(Measured { tally, elapsed });
+        let mut found = Found { run, ..Found::default() };
+        let told = |found: &Found| {
             let mut out = Vec::new();
-            outcome.table(&mut out).expect("memory");
-            (String::from_utf8(out).expect("text"), outcome.document().counters)
+            session.write_table(&outcome, found, &mut out).expect("memory");
+            let document = latchwork_harness::driver::document(&session, &outcome, found);
+            (String::from_utf8(out).expect("text"), document.counters)
         };
-        let (table, counters) = told(&outcome);
+        let (table, counters) = told(&found);
         assert!(!table.contains("health") && !counters.contains_key("transactions_left_locked"));
         let cause = Some("it was full".to_owned());
         for node in [1, 3] {
             let (left_locked, cause) = (node, cause.clone());
             let health =
                 Health { left_locked, given_up: 2, cause, retries: 7, ..Health::default() };
-            outcome.health.push((node, health));
+            found.health.push((node, health));
         }
-        let (table, counters) = told(&outcome);
+        let (table, counters) = told(&found);
         let line =
             "health node 3: 3 transactions stay locked until a restart, 2 could not be taken back";
         assert!(table.contains(line) && table.contains("the first error: it was full"), "{table}");

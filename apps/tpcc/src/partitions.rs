@@ -38,7 +38,8 @@ impl Partitions {
         if !settings.partitioned {
             return None;
         }
-        let (nodes, workers) = (settings.cluster.compute_nodes, settings.cluster.workers);
+        let (nodes, workers) =
+            (settings.common.cluster.compute_nodes, settings.common.cluster.workers);
         // The collector joins the parts of a transaction to one record of the history.
         let gathering = Arc::new(PrepareCollector::default());
         let site = |_| {

@@ -23,54 +23,45 @@ pub(crate) enum Step {
     Indexes,
 }
 
-/// One worker's part in the recovery of the database from its log. `None` if the phase failed.
+/// One worker's part in the recovery of the database from its log.
 pub(crate) async fn recover(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
     step: Step,
     member: Member,
-) -> Option<()> {
-    let recovered = async {
-        let (store, _) = session.open(&phase, &member, Logged::No).await?;
-        let Some(stored) = &session.settings.stored else { return Ok(()) };
-        let done = match step {
-            Step::Rows => match session.settings.shares {
-                None => stored.recovery.rows(&store).await,
-                Some(shares) => {
-                    let table_of =
-                        |id| TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);
-                    let owner = |id, key: &[u8]| {
-                        // A row without a warehouse may stand on any node.
-                        table_of(id).map_or(0, |table| shares.placer(table, key))
-                    };
-                    stored.recovery.rows_of(&store, owner).await
-                }
-            },
-            Step::Indexes => stored.recovery.indexes(&store).await,
-        };
-        done.map_err(|error| session.txn_error(&error))
+) -> Result<(), AppError> {
+    let (store, _) = session.open(&phase, &member, Logged::No).await?;
+    let Some(stored) = &session.settings.stored else { return Ok(()) };
+    let done = match step {
+        Step::Rows => match session.settings.shares {
+            None => stored.recovery.rows(&store).await,
+            Some(shares) => {
+                let table_of = |id| TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);
+                let owner = |id, key: &[u8]| {
+                    // A row without a warehouse may stand on any node.
+                    table_of(id).map_or(0, |table| shares.placer(table, key))
+                };
+                stored.recovery.rows_of(&store, owner).await
+            }
+        },
+        Step::Indexes => stored.recovery.indexes(&store).await,
     };
-    Box::pin(recovered).await.map_err(|error| phase.fail(error)).ok()
+    done.map_err(|error| session.txn_error(&error))
 }
 
 /// The first worker writes a checkpoint. The other workers keep running, because their nodes answer
-/// requests for the lines in their caches. `None` if the phase failed.
+/// requests for the lines in their caches.
 pub(crate) async fn checkpoint(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Option<Saved>> {
-    let written = async {
-        let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
-        match member.index {
-            0 => {
-                let Checkpoint { rows, bytes, .. } = write(&session, &store, &member).await?;
-                Ok(Some(Saved { rows, bytes }))
-            }
-            _ => Ok(None),
-        }
-    };
-    Box::pin(written).await.map_err(|error| phase.fail(error)).ok()
+) -> Result<Option<Saved>, AppError> {
+    let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
+    if member.index > 0 {
+        return Ok(None);
+    }
+    let Checkpoint { rows, bytes, .. } = write(&session, &store, &member).await?;
+    Ok(Some(Saved { rows, bytes }))
 }
 
 /// Writes checkpoints during a run, until `over`.

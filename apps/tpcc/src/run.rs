@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::{Member, Worker};
+use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
 use latchwork_partition::Partitioned;
 use latchwork_runtime::sync::{AtomicU32, Mutex, Ordering};
@@ -63,22 +64,19 @@ pub(crate) struct Begun {
     pub(crate) line: u64,
 }
 
-/// Prepares a run of many processes, on the first worker. `None` if the phase failed.
+/// Prepares a run of many processes, on the first worker.
 pub(crate) async fn begin(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Option<Begun>> {
-    let begun = async {
-        let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
-        if member.index > 0 {
-            return Ok(None);
-        }
-        let number = begin_run(&session, &store).await?;
-        let line = WorkerBarrier::line(&member).await?.bits();
-        Ok(Some(Begun { number, line }))
-    };
-    Box::pin(begun).await.map_err(|error| phase.fail(error)).ok()
+) -> Result<Option<Begun>, AppError> {
+    let (store, _) = session.open(&phase, &member, Logged::Yes).await?;
+    if member.index > 0 {
+        return Ok(None);
+    }
+    let number = begin_run(&session, &store).await?;
+    let line = WorkerBarrier::line(&member).await?.bits();
+    Ok(Some(Begun { number, line }))
 }
 
 /// Counts another run in the database, and returns its number.
@@ -116,14 +114,8 @@ struct Runner {
     done: RefCell<Done>,
 }
 
-/// Runs one worker. `None` if the phase failed.
-pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
-    let phase = run.phase.clone();
-    let done = Box::pin(work(run, member)).await;
-    done.map_err(|error| phase.fail(error)).ok().flatten()
-}
-
-async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
+/// Runs one worker.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
     let (store, tables) = run.session.open(&run.phase, &member, Logged::Yes).await?;
     let settings = &run.session.settings;
     let places = settings.terminals(member.node, member.index);
@@ -161,17 +153,8 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
         run: run.clone(),
     });
     handle.sleep_until(run.begin).await;
-    let mut tasks = Vec::new();
-    for (number, home) in places {
-        tasks.push(handle.spawn(runner.clone().terminal(number, home)));
-    }
-    let mut ended = Ok(());
-    for task in tasks {
-        match task.await {
-            Ok(worked) => ended = ended.and(worked),
-            Err(_) => return Ok(None),
-        }
-    }
+    let terminal = |runner: Rc<Runner>, (number, home)| runner.terminal(number, home);
+    let runner = tasks(&handle, runner, places, terminal).await?;
     if let Some(writing) = writing {
         // The writer of checkpoints checks itself whether the run is over.
         let _ = writing.await;
@@ -179,8 +162,14 @@ async fn work(run: Arc<Run>, member: Member) -> Result<Option<Done>, AppError> {
     if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
         all.leave(&run.session, partitioned, &run.phase, &member).await?;
     }
-    ended.and(run.session.end_phase(&run.phase, &member).await)?;
-    Ok(Rc::into_inner(runner).map(|runner| runner.done.into_inner()))
+    run.session.end_phase(&run.phase, &member).await?;
+    Ok(runner.done.into_inner())
+}
+
+impl MeasuredRun for Run {
+    fn course(&self) -> Option<&Course> {
+        Some(&self.course)
+    }
 }
 
 impl Run {
@@ -218,9 +207,15 @@ impl Runner {
     }
 
     /// One terminal from the begin to the end of the run.
-    async fn terminal(self: Rc<Self>, number: u32, home: Home) -> Result<(), AppError> {
+    async fn terminal(self: Rc<Self>, number: u32, home: Home) {
+        if let Err(error) = self.carry_out_all(number, home).await {
+            self.run.phase.fail(error);
+        }
+    }
+
+    async fn carry_out_all(&self, number: u32, home: Home) -> Result<(), AppError> {
         let settings = self.settings();
-        let (wait, seed) = (settings.wait, settings.cluster.seed);
+        let (wait, seed) = (settings.wait, settings.common.cluster.seed);
         let mut terminal = Terminal::new(settings.inputs, home, seed, number)?;
         let mut buffers = Buffers::default();
         let mut last = self.handle.now();
@@ -238,14 +233,7 @@ impl Runner {
             }
             let Some(part) = self.run.course.next(&self.share, begin) else { return Ok(()) };
             let measured = part == RunPart::Measured;
-            let end = self.carry_out(&input, begin, measured, &mut buffers).await;
-            last = match end {
-                Ok(end) => end,
-                Err(error) => {
-                    self.run.phase.fail(error);
-                    return Ok(());
-                }
-            };
+            last = self.carry_out(&input, begin, measured, &mut buffers).await?;
             self.run.time.end_operation(&self.handle, &self.run.phase, last).await;
             if wait && !self.pause(think_time(input.kind(), terminal.random())).await {
                 return Ok(());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::MemoryError;
 use latchwork_database::{DatabaseOpenError, Nodes, Wait, open_named};
-use latchwork_harness::outcome::{many, say, say_folded};
-use latchwork_harness::{AppError, ClusterFlags, PhaseProgress};
+use latchwork_harness::outcome::many;
+use latchwork_harness::{AppError, ClusterFlags, PhaseProgress, RunCluster};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
 use latchwork_wal::Stats;
@@ -20,7 +20,7 @@ use crate::transactions::Failure;
 
 /// The database's name in the catalogue. In a cluster that outlives the run, the name also has the
 /// run.
-pub(crate) const NAME: &str = "tpcc";
+const NAME: &str = "tpcc";
 
 /// The longest time that workers wait for the worker that makes the database.
 const WAIT: Duration = Duration::from_secs(30);
@@ -42,9 +42,15 @@ pub(crate) enum Logged {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Settings, name: String) -> Session {
-        let nodes = Nodes::new(settings.cluster.compute_nodes);
-        Session { settings, name, nodes }
+    pub(crate) fn new(settings: Settings) -> Session {
+        let nodes = Nodes::new(settings.common.cluster.compute_nodes);
+        Session { settings, name: NAME.to_owned(), nodes }
+    }
+
+    /// Enters what is known only when the cluster has started.
+    pub(crate) fn join(&mut self, cluster: &RunCluster) -> Result<(), AppError> {
+        self.name = cluster.name(NAME);
+        self.settings.join(cluster)
     }
 
     /// Begins a phase. With a simulated log, the nodes are made anew, because the worker that
@@ -64,7 +70,7 @@ impl Session {
     ) -> Result<(), AppError> {
         let stopped = || phase.stopped();
         let wait = Wait { limit: WAIT, stopped: &stopped };
-        let ended = self.nodes.end(member, self.settings.cluster.workers, &wait).await;
+        let ended = self.nodes.end(member, self.settings.common.cluster.workers, &wait).await;
         ended.map_err(|error| open_failed(&error))
     }
 
@@ -114,11 +120,6 @@ impl Session {
         nodes.filter(|(_, health)| !health.is_good()).collect()
     }
 
-    /// Workers of all compute nodes.
-    pub(crate) fn workers(&self) -> usize {
-        self.settings.cluster.compute_nodes * self.settings.cluster.workers
-    }
-
     /// Opens the database on a worker. The first worker makes the database if there is none.
     pub(crate) async fn open(
         &self,
@@ -162,33 +163,32 @@ impl Session {
     ) -> Result<Store, TxnError> {
         let settings = &self.settings;
         let id = settings.logs.as_ref().map(|logs| logs.directory.database());
-        let id = id.unwrap_or(DatabaseId(settings.cluster.seed));
+        let id = id.unwrap_or(DatabaseId(settings.common.cluster.seed));
         let store = Database::create(memory, node, id).await?;
         match &settings.stored {
             Some(stored) => stored.recovery.tables(&store).await?,
             None => {
-                About::new(&settings.population, settings.cluster.seed).create(&store).await?;
+                About::new(&settings.population, settings.common.cluster.seed)
+                    .create(&store)
+                    .await?;
                 Tables::create(&store).await?;
             }
         }
         Ok(store)
     }
 
-    /// Prints a line about the coming run for people, and the settings that have no effect.
-    pub(crate) fn headline(&self) {
-        let settings = &self.settings;
-        for warning in &settings.warnings {
-            say(&format!("tpcc: {warning}"));
-        }
-        say_folded(&format!(
+    /// A line for people about the coming run.
+    pub(crate) fn headline(&self) -> String {
+        let Settings { common, population, .. } = &self.settings;
+        format!(
             "tpcc{}{}: {} with about {} MiB, {}; {}",
-            settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
-            settings.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
-            many(settings.population.warehouses() as usize, "warehouse"),
-            settings.population_bytes >> 20,
-            settings.txn.scheme,
-            ClusterFlags::in_words(&settings.cluster),
-        ));
+            self.settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
+            common.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
+            many(population.warehouses() as usize, "warehouse"),
+            self.settings.population_bytes >> 20,
+            self.settings.txn.scheme,
+            ClusterFlags::in_words(&common.cluster),
+        )
     }
 
     /// The error that ends a run when the database cannot be opened.
@@ -203,11 +203,9 @@ impl Session {
     pub(crate) fn txn_error(&self, error: &TxnError) -> AppError {
         match error.memory() {
             Some(MemoryError::OutOfMemory(_)) => {
-                let given = self.settings.cluster.memory_bytes;
-                let (small, large) = self.settings.fabric.memory_in_words(given, 2 * given);
-                AppError::Failed(format!(
-                    "memory exhausted: {small} is too small; {large}, fewer --warehouses or a shorter --time"
-                ))
+                let common = &self.settings.common;
+                let hint = ", fewer --warehouses or a shorter --time";
+                common.out_of_memory("", 2 * common.cluster.memory_bytes, hint)
             }
             _ => AppError::Failed(format!("the database failed: {error}")),
         }

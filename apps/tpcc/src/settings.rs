@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use latchwork_cluster::ClusterConfig;
 use latchwork_files as files;
+use latchwork_harness::driver::Common;
 use latchwork_harness::{AppError, FabricChoice, RunCluster};
 use latchwork_wal::Device;
 use latchwork_workload::tpcc::{
@@ -77,8 +78,7 @@ pub(crate) struct Settings {
     pub(crate) stored: Option<Stored>,
     /// The interval between checkpoints.
     pub(crate) checkpoint: Option<Duration>,
-    pub(crate) fabric: FabricChoice,
-    pub(crate) cluster: ClusterConfig,
+    pub(crate) common: Common,
     pub(crate) warmup: Duration,
     pub(crate) time: Option<Duration>,
     pub(crate) count: Option<u64>,
@@ -86,11 +86,8 @@ pub(crate) struct Settings {
     pub(crate) check: bool,
     /// The file of the history.
     pub(crate) record: Option<files::Output>,
-    pub(crate) json: Option<files::Output>,
-    /// Whether the document goes to standard output.
+    /// Whether the document goes to standard output, too.
     pub(crate) print_json: bool,
-    /// Lines for the user about settings that have no effect.
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Settings {
@@ -100,12 +97,10 @@ impl Settings {
     /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
         let Cli { command, flags } = cli;
-        let fabric = flags.fabric.choice()?;
-        flags.cluster.check_fabric(&fabric)?;
-        let simulated = fabric.nic().is_some();
-        let json = flags.json.destination()?;
+        let mut common = flags.common.common()?;
+        let simulated = common.is_simulated();
         let record = flags.record.as_deref().map(checks::record).transpose()?;
-        let joined = matches!(fabric, FabricChoice::Joined(_));
+        let joined = matches!(common.fabric, FabricChoice::Joined(_));
         let wal = checks::log(command, &flags, simulated)?;
         if joined {
             checks::joined(command, &flags)?;
@@ -125,7 +120,7 @@ impl Settings {
         let warehouses = population.warehouses();
         let shares = shares(&flags, warehouses)?;
         let inputs = inputs(&flags, &population, shares)?;
-        let mut warnings = checks::warnings(&flags, simulated);
+        common.warnings.extend(checks::warnings(&flags));
         let (time_default, warmup_default, interval_default) = match simulated {
             false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
             true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
@@ -138,12 +133,12 @@ impl Settings {
         let interval = flags.interval.unwrap_or(interval_default);
         let longest = time.unwrap_or_default() + warmup;
         let growth = growth(command, &flags, warehouses, longest, simulated);
-        checks::lines(flags.cluster.gcl_size)?;
-        let loaded = memory::population(&population, flags.cluster.gcl_size);
+        checks::lines(flags.common.cluster.gcl_size)?;
+        let loaded = memory::population(&population, flags.common.cluster.gcl_size);
         let population_bytes = stored.as_ref().map_or(loaded, |stored| {
             memory::stored(stored.rows.iter().sum(), stored.bytes).max(loaded)
         });
-        let mut cluster = cluster(&flags, &fabric, population_bytes, growth)?;
+        let mut cluster = cluster(&flags, &common.fabric, population_bytes, growth)?;
         if flags.wait {
             // A worker runs all its terminals at the same time, each in its own task, so the number
             // in flight is the number of terminals.
@@ -159,7 +154,7 @@ impl Settings {
         if wal != Wal::Off && joined {
             // The process does not know the number of its node yet, so it makes the log later.
             logs_beside = flags.wal_dir.clone();
-            warnings.push(
+            common.warnings.push(
                 "--wal-dir: each node logs its commits, but nobody writes checkpoints where nodes are processes, so nothing \
                  is recovered from these logs"
                     .to_owned(),
@@ -169,7 +164,12 @@ impl Settings {
                 sync: Duration::from_micros(us),
                 ..Device::default()
             });
-            logs = Some(Logs::create(wal, flags.wal_dir.as_deref(), flags.cluster.seed, device)?);
+            logs = Some(Logs::create(
+                wal,
+                flags.wal_dir.as_deref(),
+                flags.common.cluster.seed,
+                device,
+            )?);
         }
         let lazy = cluster.policy.lazy_release;
         if flags.early_release && (wal != Wal::Sync || !lazy) {
@@ -177,8 +177,9 @@ impl Settings {
                 true => format!("--wal {}", wal.name()),
                 false => format!("--protocol {}", cluster.policy.name),
             };
-            warnings.push(format!("--set early-release changes nothing with {with}"));
+            common.warnings.push(format!("--set early-release changes nothing with {with}"));
         }
+        common.cluster = cluster;
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
         let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
         Ok(Settings {
@@ -196,8 +197,7 @@ impl Settings {
             logs_beside,
             stored,
             checkpoint: Some(checkpoint).filter(|every| files && !every.is_zero()),
-            fabric,
-            cluster,
+            common,
             warmup,
             time,
             count: flags.operations,
@@ -206,15 +206,13 @@ impl Settings {
                 .filter(|every| !every.is_zero() && time.is_none_or(|time| *every < time)),
             check: flags.check,
             record,
-            json,
             print_json: flags.output == Output::Json,
-            warnings,
         })
     }
 
     /// Whether this process is one node of a cluster of processes.
     pub(crate) fn is_joined(&self) -> bool {
-        matches!(self.fabric, FabricChoice::Joined(_))
+        matches!(self.common.fabric, FabricChoice::Joined(_))
     }
 
     /// Enters the settings that are known only after this process has joined: the size of the
@@ -223,12 +221,12 @@ impl Settings {
         if !self.is_joined() {
             return Ok(());
         }
-        self.cluster = cluster.config().clone();
         let warehouses = self.population.warehouses();
-        memory::check_nodes(&self.fabric, warehouses, self.population_bytes, &self.cluster)?;
+        let Common { cluster: config, fabric, .. } = &self.common;
+        memory::check_nodes(fabric, warehouses, self.population_bytes, config)?;
         let Some(beside) = &self.logs_beside else { return Ok(()) };
         // All logs of one database have the same id.
-        let id = cluster.share(Logs::draw_id(self.cluster.seed))?.swap_remove(0);
+        let id = cluster.share(Logs::draw_id(self.common.cluster.seed))?.swap_remove(0);
         let own = beside.join(format!("node-{}", cluster.process().0 + 1));
         let logs = Logs::of_node(self.wal, &own, id);
         cluster.all(logs.as_ref().map(|_| ()).map_err(AppError::clone))?;
@@ -238,7 +236,7 @@ impl Settings {
 
     /// Whether standard output carries only the document.
     pub(crate) fn document_only(&self) -> bool {
-        self.print_json || self.json.as_ref().is_some_and(files::Output::is_stdout)
+        self.print_json || self.common.json.as_ref().is_some_and(files::Output::is_stdout)
     }
 
     /// The terminals with waits, which are the base of the efficiency.
@@ -249,7 +247,7 @@ impl Settings {
     /// The terminals of a worker of this compute node: their numbers among all terminals, and their
     /// homes.
     pub(crate) fn terminals(&self, node: usize, index: usize) -> Vec<(u32, Home)> {
-        let (config, warehouses) = (&self.cluster, self.population.warehouses());
+        let (config, warehouses) = (&self.common.cluster, self.population.warehouses());
         let each = config.inflight as u32;
         let all = match self.wait {
             true => TERMINALS * warehouses,
@@ -277,7 +275,7 @@ fn new_population(flags: &Flags) -> Result<Population, AppError> {
     let customers = flags.customers.unwrap_or(Scale::CUSTOMERS);
     let warehouses = flags.warehouses.unwrap_or(WAREHOUSES_DEFAULT);
     let scale = Scale::new(items, customers)?;
-    Ok(Population::new(scale, warehouses, flags.cluster.seed, 1)?)
+    Ok(Population::new(scale, warehouses, flags.common.cluster.seed, 1)?)
 }
 
 /// The population of a stored database, unless the flags contradict it.
@@ -304,7 +302,7 @@ fn shares(flags: &Flags, warehouses: u32) -> Result<Option<Shares>, AppError> {
         (Some(ratio), _) => format!("--distribution-ratio {ratio}"),
         (None, true) => "--partitioned".to_owned(),
     };
-    let nodes = flags.cluster.compute_nodes as u32;
+    let nodes = flags.common.cluster.compute_nodes as u32;
     let shard = warehouses.div_ceil(nodes);
     // The last node gets the remaining warehouses, and must have at least one.
     if shard * (nodes - 1) >= warehouses {
@@ -327,7 +325,7 @@ fn inputs(
     population: &Population,
     shares: Option<Shares>,
 ) -> Result<InputSettings, AppError> {
-    let (scale, seed) = (population.scale(), flags.cluster.seed);
+    let (scale, seed) = (population.scale(), flags.common.cluster.seed);
     let standard =
         InputSettings::standard(scale, population.warehouses(), population.constants(), seed);
     let divided = flags.distribution_ratio.zip(shares);
@@ -387,10 +385,7 @@ fn cluster(
     population: u64,
     growth: u64,
 ) -> Result<ClusterConfig, AppError> {
-    let threads = flags.cluster.threads.unwrap_or_else(|| match fabric {
-        FabricChoice::Sim(_) => THREADS_DEFAULT_VIRTUAL,
-        _ => flags.cluster.threads_of_machine(),
-    });
+    let threads = flags.common.threads(fabric, THREADS_DEFAULT_VIRTUAL);
     if flags.partitioned && threads > WORKERS_MAX {
         return Err(usage(format!(
             "--threads {threads}: with --partitioned a compute node has {WORKERS_MAX} at most; use fewer"
@@ -398,7 +393,7 @@ fn cluster(
     }
     // Memory that no access touches costs nothing, so the size is generous.
     let bytes = 2 * (population + growth);
-    Ok(flags.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
+    Ok(flags.common.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
 }
 
 /// The size of a worker's location cache, in rows: about as many rows as fit into the node's cache,

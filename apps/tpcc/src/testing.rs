@@ -5,49 +5,45 @@ use std::sync::Arc;
 
 use latchwork_cluster::Worker;
 use latchwork_harness::config::command_line;
-use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::driver::Started;
+use latchwork_harness::progress::Title;
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_txn::{Transaction, TxnError};
 use latchwork_workload::tpcc::TpccTable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::drive::Driver;
-use crate::session::Logged;
+use crate::session::{Logged, Session};
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 
 /// A loaded database of two warehouses.
-pub(crate) fn loaded() -> Driver {
+pub(crate) fn loaded() -> Started<Session> {
     let flags = "tpcc -w 2 --set items=200 --set customers=30 --compute-nodes 1 --threads 1 --cache-mb 16 --memory-mb 64";
     let cli = command_line("tpcc", flags.split_whitespace()).expect("flags");
-    let driver = Settings::new(cli).and_then(Driver::start).expect("a cluster");
-    driver.load().expect("a database");
-    driver
+    let started = Session::new(Settings::new(cli).expect("settings"));
+    let started = Started::new(started).expect("a cluster");
+    started.driver.load(&started.cluster).expect("a database");
+    started
 }
 
 /// Runs `body` on the database's only worker.
-pub(crate) fn with<T, F, Fut>(driver: &Driver, body: F) -> T
+pub(crate) fn with<T, F, Fut>(started: &Started<Session>, body: F) -> T
 where
     T: Serialize + DeserializeOwned + Send + 'static,
     F: Fn(Store, Tables) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<T, AppError>> + 'static,
 {
-    let phase = Arc::new(PhaseProgress::new(1));
-    let (session, body) = (driver.session.clone(), Arc::new(body));
-    let shared = phase.clone();
-    let on_worker = move |member| {
-        let (session, body, phase) = (session.clone(), body.clone(), shared.clone());
+    let body = Arc::new(body);
+    let on_worker = move |session: Arc<Session>, phase: Arc<PhaseProgress>, member| {
+        let body = body.clone();
         async move {
-            let worked = async {
-                let (store, tables) = session.open(&phase, &member, Logged::No).await?;
-                body(store, tables).await
-            };
-            worked.await.map_err(|error| phase.fail(error)).ok()
+            let (store, tables) = session.open(&phase, &member, Logged::No).await?;
+            body(store, tables).await
         }
     };
     let title = Title { name: "test", what: "steps" };
-    let ended = driver.on_all(title, Extent::Operations(1), &phase, on_worker);
+    let ended = started.driver.on_all(&started.cluster, (title, 1), on_worker);
     ended.expect("no error").pop().expect("one worker")
 }
 

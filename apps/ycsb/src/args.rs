@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use latchwork_harness::driver::DriverFlags;
 use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
-use latchwork_harness::{ClusterFlags, FabricFlags, Named, NamesFiles, OutputFlags};
+use latchwork_harness::{Named, NamesFiles};
 use latchwork_workload::ycsb::Builtin;
 
 /// The shared flag's own help does not mention the property.
@@ -35,9 +36,8 @@ pub(crate) struct Cli {
 
 impl NamesFiles for Cli {
     fn files(&self) -> Vec<Named> {
-        let Flags { files, fabric, output, .. } = &self.flags;
-        let properties = files.iter().map(|path| Named::read("-P", path));
-        properties.chain(fabric.files()).chain(output.files()).collect()
+        let properties = self.flags.files.iter().map(|path| Named::read("-P", path));
+        properties.chain(self.flags.common.files()).collect()
     }
 }
 
@@ -121,11 +121,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
     pub(crate) target: Option<f64>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
-    #[command(flatten)]
-    pub(crate) fabric: FabricFlags,
-    #[command(flatten)]
-    pub(crate) output: OutputFlags,
+    pub(crate) common: DriverFlags,
 }
 
 /// What comes before measuring.
@@ -148,39 +144,30 @@ fn warmup(text: &str) -> Result<WarmupFlag, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-    use latchwork_harness::parse::one_line;
+    use latchwork_harness::config::{assert_consistent, assert_refused};
 
     use super::*;
 
-    fn wrong(arguments: &str) -> String {
-        let arguments = std::iter::once("ycsb").chain(arguments.split_whitespace());
-        let line = one_line(&Cli::try_parse_from(arguments).expect_err("a wrong command line"));
-        assert!(!line.contains('\n'), "{line}");
-        line
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn files_for_several_programs_may_have_each_flag() {
-        assert_eq!(latchwork_harness::config::missing::<Cli>("ycsb"), [""; 0]);
+        let page = include_str!("../../../docs/reference/settings.md");
+        assert_consistent::<Cli>(page);
     }
 
     #[test]
     fn flags_stand_before_or_behind_the_command() {
         for arguments in [["ycsb", "--threads", "3", "load"], ["ycsb", "load", "--threads", "3"]] {
             let cli = Cli::try_parse_from(arguments).unwrap();
-            assert_eq!((cli.command, cli.flags.cluster.threads), (Some(Command::Load), Some(3)));
+            assert_eq!(
+                (cli.command, cli.flags.common.cluster.threads),
+                (Some(Command::Load), Some(3))
+            );
         }
     }
 
     #[test]
     fn a_wrong_flag_is_one_line_with_what_would_do() {
-        for (arguments, flag, would_do) in [
+        assert_refused::<Cli>(&[
             ("--compute-nodes 0", "--compute-nodes", "from 1 to 58"),
             ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
             ("--memory-nodes 0", "--memory-nodes", "from 1 to 1024"),
@@ -200,9 +187,6 @@ mod tests {
             ("--load-by hand", "--load-by", "inserts, bulk"),
             ("--thread 3", "--thread", "--threads"),
             ("walk", "walk", ""),
-        ] {
-            let line = wrong(arguments);
-            assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
-        }
+        ]);
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
-use latchwork_harness::PhaseProgress;
 use latchwork_harness::outcome::RunCheck;
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_workload::ycsb::ContentKey;
 use serde::{Deserialize, Serialize};
 
 use crate::load;
-use crate::session::Session;
+use crate::settings::Settings;
 
 /// The expected contents of the table.
 #[derive(Clone, Copy, Default)]
@@ -47,20 +47,14 @@ const PARTS: [&[u8]; 12] = [
 
 /// Checks one worker's parts of the table; the first worker also walks the tree.
 pub(crate) async fn check(
-    session: Arc<Session>,
+    settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Found> {
-    let store = match load::open(&session, &member).await {
-        Ok(store) => store,
-        Err(error) => {
-            phase.fail(error);
-            return None;
-        }
-    };
+) -> Result<Found, AppError> {
+    let store = load::open(&settings, &member).await?;
     let tree = store.tree();
     let mut found = Found::default();
-    for part in (member.index..PARTS.len()).step_by(session.workers()) {
+    for part in (member.index..PARTS.len()).step_by(settings.common.workers()) {
         let (from, end) = (PARTS[part], PARTS.get(part + 1));
         let from = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
         let visit = |key: &[u8], record: &[u8]| {
@@ -68,22 +62,20 @@ pub(crate) async fn check(
                 return ControlFlow::Break(());
             }
             phase.count(member.index);
-            found.record(&session, key, record);
+            found.record(&settings, key, record);
             ControlFlow::Continue(())
         };
-        if let Err(error) = tree.scan_up(from, usize::MAX, visit).await {
-            phase.fail(session.tree_error(&error));
-            return None;
-        }
+        let scanned = tree.scan_up(from, usize::MAX, visit).await;
+        scanned.map_err(|error| settings.tree_error(&error))?;
     }
     if member.index == 0 {
         found.tree = Some(tree.validate().await.map_err(|error| error.to_string()));
     }
-    Some(found)
+    Ok(found)
 }
 
 impl Found {
-    fn record(&mut self, session: &Session, key: &[u8], record: &[u8]) {
+    fn record(&mut self, settings: &Settings, key: &[u8], record: &[u8]) {
         let content = ContentKey::new(key);
         self.records += 1;
         self.digest = self.digest.wrapping_add(content.number());
@@ -91,7 +83,7 @@ impl Found {
         let count = |_, version: latchwork_workload::ycsb::ContentVersion| {
             *versions += u128::from(version.number());
         };
-        if let Err(bad) = session.workload.layout.verify(content, record, count) {
+        if let Err(bad) = settings.workload.layout.verify(content, record, count) {
             self.wrong += 1;
             self.first_wrong
                 .get_or_insert_with(|| format!("{}: {bad}", String::from_utf8_lossy(key)));

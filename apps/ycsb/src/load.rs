@@ -7,28 +7,19 @@ use std::time::Duration;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cluster::{Member, Worker};
-use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_harness::AppError;
-use latchwork_harness::{PhaseProgress, stop};
-use latchwork_memnode::{ObjectKind, PoolError};
+use latchwork_coherence::CoherentMemory as _;
+use latchwork_harness::driver::{named, tasks};
+use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_memnode::ObjectKind;
 use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_runtime::Time;
-use latchwork_verbs::GlobalAddr;
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, KeyBuffer, OperationKind, RecordNumber,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::session::Session;
+use crate::settings::Settings;
 use crate::store::{Buffers, Store};
-
-/// The kind of object of a tree in the catalogue.
-const TREE: ObjectKind = ObjectKind::TREE;
-
-/// The longest time that workers wait for the worker that makes the tree.
-const TREE_WAIT: Duration = Duration::from_secs(30);
-/// The time of one attempt to find the tree.
-const TREE_LOOK: Duration = Duration::from_millis(100);
 
 /// The results of one worker.
 #[derive(Serialize, Deserialize)]
@@ -43,41 +34,25 @@ pub(crate) struct Loaded {
 }
 
 /// Opens the table on a worker. The first worker makes the table.
-pub(crate) async fn open(session: &Session, member: &Member) -> Result<Store<Worker>, AppError> {
-    let (memory, handle) = (&member.memory, &member.handle);
-    let table = session.table.as_str();
-    let port = memory.port();
-    let failed = |error: &dyn std::fmt::Display| {
-        AppError::Failed(format!("table {table} cannot be opened: {error}"))
+pub(crate) async fn open(settings: &Settings, member: &Member) -> Result<Store<Worker>, AppError> {
+    let memory = || member.memory.clone();
+    let make = async || {
+        let tree = Tree::create(memory(), TreeConfig::default()).await;
+        let tree = tree.map_err(|error| settings.tree_error(&error))?;
+        let root = tree.root();
+        Ok((tree, root))
     };
-    let known = member.catalogue.lookup(port, table).await.map_err(|error| failed(&error))?;
-    let tree = if member.index == 0 && known.is_none() {
-        let tree = Tree::create(memory.clone(), TreeConfig::default()).await;
-        let tree = tree.map_err(|error| session.tree_error(&error))?;
-        let named = member.catalogue.register(port, table, TREE, tree.root().bits()).await;
-        named.map_err(|error| failed(&error))?;
-        tree
-    } else {
-        let deadline = handle.now() + TREE_WAIT;
-        let entry = loop {
-            let look = deadline.min(handle.now() + TREE_LOOK);
-            match member.catalogue.wait_for(port, handle, table, look).await {
-                // The worker that makes the tree may have failed, so the wait also ends with the
-                // run.
-                Err(PoolError::NotFound { .. }) if look < deadline && !stop::is_aborted() => {}
-                entry => break entry,
-            }
-        };
-        let root = GlobalAddr::from_bits(entry.map_err(|error| failed(&error))?.value);
-        let tree = Tree::open(memory.clone(), root, TreeConfig::default()).await;
-        tree.map_err(|error| session.tree_error(&error))?
+    let open = async |root| {
+        let tree = Tree::open(memory(), root, TreeConfig::default()).await;
+        tree.map_err(|error| settings.tree_error(&error))
     };
-    Ok(Store::new(tree, &session.workload))
+    let tree = named(member, ("table", &settings.table), ObjectKind::TREE, make, open).await?;
+    Ok(Store::new(tree, &settings.workload))
 }
 
 /// One worker's part of the loading: its share of the records, several at the same time.
 struct Loader {
-    session: Arc<Session>,
+    settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     store: Store<Worker>,
     next: Cell<u64>,
@@ -90,26 +65,18 @@ struct Loader {
 const BULK_FILL: f64 = 0.9;
 
 /// Loads all records in the order of their keys, on the first worker. Other workers load nothing.
-/// `None` if the phase failed.
 pub(crate) async fn bulk(
-    session: Arc<Session>,
+    settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Loaded> {
+) -> Result<Loaded, AppError> {
     let handle = member.handle.clone();
-    let mut loaded =
-        Loaded { latencies: Latencies::new(), records: 0, digest: 0, end: handle.now() };
+    let mut loaded = Loaded::new(handle.now());
     if member.index > 0 {
-        return Some(loaded);
+        return Ok(loaded);
     }
-    let store = match open(&session, &member).await {
-        Ok(store) => store,
-        Err(error) => {
-            phase.fail(error);
-            return None;
-        }
-    };
-    let workload = &session.workload;
+    let store = open(&settings, &member).await?;
+    let workload = &settings.workload;
     let mut buffer = KeyBuffer::new();
     let key = |number| Box::from(workload.keys.write(RecordNumber(number), &mut buffer));
     let mut keys: Vec<Box<[u8]>> = workload.records.clone().map(key).collect();
@@ -124,54 +91,40 @@ pub(crate) async fn bulk(
         phase.count(0);
         (key, record)
     });
-    match store.tree().bulk_load(entries, BULK_FILL).await {
-        Ok(records) => loaded.records = records,
-        Err(TreeError::Memory(MemoryError::OutOfMemory(_))) => {
-            phase.fail(session.out_of_memory(&format!("after loading {} records", phase.done())));
-            return None;
-        }
-        Err(error) => {
-            phase.fail(session.tree_error(&error));
-            return None;
-        }
-    }
+    let records = store.tree().bulk_load(entries, BULK_FILL).await;
+    loaded.records = records.map_err(|error| settings.load_error(&error, &phase))?;
     loaded.end = handle.now();
-    Some(loaded)
+    Ok(loaded)
 }
 
-/// Loads one worker's share by inserts. `None` if the phase failed.
+/// Loads one worker's share by inserts.
 pub(crate) async fn inserts(
-    session: Arc<Session>,
+    settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
-) -> Option<Loaded> {
-    let store = match open(&session, &member).await {
-        Ok(store) => store,
-        Err(error) => {
-            phase.fail(error);
-            return None;
-        }
-    };
+) -> Result<Loaded, AppError> {
+    let store = open(&settings, &member).await?;
     let handle = member.handle.clone();
-    let share = session.workload.load_share(member.index as u64, session.workers() as u64);
-    let loaded = Loaded { latencies: Latencies::new(), records: 0, digest: 0, end: handle.now() };
-    let inflight = session.settings.cluster.inflight;
+    let workers = settings.common.workers() as u64;
+    let share = settings.workload.load_share(member.index as u64, workers);
+    let inflight = settings.common.cluster.inflight;
     let loader = Rc::new(Loader {
-        session,
+        settings,
         phase,
         store,
         next: Cell::new(share.start),
         end: share.end,
-        loaded: RefCell::new(loaded),
+        loaded: RefCell::new(Loaded::new(handle.now())),
         worker: member.index,
     });
-    let tasks: Vec<_> = (0..inflight).map(|_| handle.spawn(loader.clone().work())).collect();
-    for task in tasks {
-        task.await.ok()?;
+    let loader = tasks(&handle, loader, 0..inflight, |loader, _| loader.work()).await?;
+    Ok(Loaded { end: handle.now(), ..loader.loaded.into_inner() })
+}
+
+impl Loaded {
+    fn new(now: Time) -> Loaded {
+        Loaded { latencies: Latencies::new(), records: 0, digest: 0, end: now }
     }
-    let mut loaded = Rc::into_inner(loader)?.loaded.into_inner();
-    loaded.end = handle.now();
-    Some(loaded)
 }
 
 impl Loader {
@@ -211,11 +164,7 @@ impl Loader {
             Err(TreeError::Exists) => {
                 loaded.latencies.record_failure(OperationKind::Insert, OperationFailure::Error);
             }
-            Err(TreeError::Memory(MemoryError::OutOfMemory(_))) => {
-                let when = format!("after loading {} records", self.phase.done());
-                return Err(self.session.out_of_memory(&when));
-            }
-            Err(error) => return Err(self.session.tree_error(&error)),
+            Err(error) => return Err(self.settings.load_error(&error, &self.phase)),
         }
         Ok(())
     }

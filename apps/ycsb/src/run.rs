@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
-use latchwork_harness::AppError;
-use latchwork_harness::PhaseProgress;
+use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::stop::Signal;
-use latchwork_harness::{Course, LoopTime, RunPart, Share};
+use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
 use latchwork_report::histogram::Latencies;
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::pacing::Pacer;
@@ -22,8 +20,8 @@ use latchwork_workload::ycsb::{
 use serde::{Deserialize, Serialize};
 
 use crate::load;
-use crate::sample_history::{Sample, Witness};
-use crate::session::Session;
+use crate::sample_history::{History, Sample};
+use crate::settings::Settings;
 use crate::store::{Buffers, Ended, Store};
 
 /// The times of a run, which are the same for all workers.
@@ -37,12 +35,12 @@ pub(crate) struct Plan {
 
 /// The shared state of all workers of a run.
 pub(crate) struct Run {
-    pub(crate) session: Arc<Session>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) phase: Arc<PhaseProgress>,
     pub(crate) plan: Plan,
     pub(crate) inserts: Arc<InsertCounter>,
     /// The records with a recorded history, if any.
-    pub(crate) sample: Option<Arc<Sample>>,
+    pub(crate) sample: Option<Sample>,
     /// The course, for a run that warms up until the hit ratio is steady.
     pub(crate) course: Option<Course>,
     /// Whether a worker has begun the measured part. Only used without a course.
@@ -62,7 +60,7 @@ pub(crate) struct Done {
     /// Fields that its read-modify-writes wrote, warm-up included.
     pub(crate) fields_modified: u64,
     /// The worker's history of the sample.
-    pub(crate) witness: Option<Witness>,
+    pub(crate) history: History,
     /// The end of its last operation.
     pub(crate) end: Time,
     /// The counters of its node at the start of the measured part, if that began.
@@ -85,38 +83,27 @@ struct Runner {
     measuring: Cell<bool>,
 }
 
-/// Runs one worker. `None` if the phase failed.
-pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
-    let phase = run.phase.clone();
-    let runner = match Runner::new(run, &member).await {
-        Ok(runner) => Rc::new(runner),
-        Err(error) => {
-            phase.fail(error);
-            return None;
-        }
-    };
+/// Runs one worker.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
+    let runner = Rc::new(Runner::new(run, &member).await?);
     runner.handle.sleep_until(runner.run.plan.begin).await;
-    let inflight = runner.run.session.settings.cluster.inflight;
-    let spawn = |_| runner.handle.spawn(runner.clone().work());
-    let tasks: Vec<_> = (0..inflight).map(spawn).collect();
-    for task in tasks {
-        task.await.ok()?;
-    }
-    Some(Rc::into_inner(runner)?.done.into_inner())
+    let inflight = runner.run.settings.common.cluster.inflight;
+    let runner = tasks(&member.handle, runner, 0..inflight, |runner, _| runner.work()).await?;
+    Ok(runner.done.into_inner())
 }
 
 impl Runner {
     async fn new(run: Arc<Run>, member: &Member) -> Result<Runner, AppError> {
-        let session = &run.session;
-        let store = load::open(session, member).await?;
-        let (index, count) = (member.index as u64, session.workers() as u64);
+        let settings = &run.settings;
+        let store = load::open(settings, member).await?;
+        let (index, count) = (member.index as u64, settings.common.workers() as u64);
         let worker = WorkerIndex { index, count };
-        let seed = session.settings.seed;
-        let stream = OperationStream::new(&session.workload, &run.inserts, worker, seed)?;
-        let pacer = session.settings.target_ops_s;
+        let seed = settings.common.cluster.seed;
+        let stream = OperationStream::new(&settings.workload, &run.inserts, worker, seed)?;
+        let pacer = settings.target_ops_s;
         let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());
         // If the operations cannot be shared evenly, each of the first workers does one more.
-        let left = session.settings.operations.map_or(u64::MAX, |operations| {
+        let left = settings.operations.map_or(u64::MAX, |operations| {
             operations / count + u64::from(index < operations % count)
         });
         let done = Done {
@@ -124,7 +111,7 @@ impl Runner {
             records: 0,
             digest: 0,
             fields_modified: 0,
-            witness: run.sample.as_ref().map(Witness::new),
+            history: History::new(),
             end: run.plan.begin,
             counters: None,
         };
@@ -164,7 +151,7 @@ impl Runner {
                     self.note(&operation, ended, (begin, end), intended, counts);
                     self.keep(&operation, ended, effect, &mut buffers);
                 }
-                Err(error) => return self.run.phase.fail(self.error(&error)),
+                Err(error) => return self.run.phase.fail(self.run.settings.tree_error(&error)),
             }
             last = end;
             time.end_operation(&self.handle, &self.run.phase, end).await;
@@ -265,20 +252,18 @@ impl Runner {
             }
             _ => {}
         }
-        if let Some(witness) = &mut done.witness {
-            witness.note(operation, ended, effect, &buffers.seen);
+        if let Some(sample) = &self.run.sample {
+            sample.note(&mut done.history, (operation, ended), effect, &buffers.seen);
         }
-    }
-
-    fn error(&self, error: &TreeError) -> AppError {
-        self.run.session.tree_error(error)
     }
 }
 
-impl Run {
-    /// Ends the run on all workers early, because of a signal. Returns whether the measured part
-    /// had begun.
-    pub(crate) fn stop(&self, signal: Signal) -> bool {
+impl MeasuredRun for Run {
+    fn course(&self) -> Option<&Course> {
+        self.course.as_ref()
+    }
+
+    fn stop(&self, signal: Signal) -> bool {
         match &self.course {
             Some(course) => course.stop(signal),
             None => {
@@ -288,15 +273,16 @@ impl Run {
         }
     }
 
-    /// The part of the run at this time, or `None` after its end.
-    pub(crate) fn part(&self, now: Time) -> Option<RunPart> {
+    fn part(&self, now: Time) -> Option<RunPart> {
         match &self.course {
             Some(course) => course.part(),
             None if now < self.plan.measured_from => Some(RunPart::WarmUp),
             None => (now < self.plan.until).then_some(RunPart::Measured),
         }
     }
+}
 
+impl Run {
     fn is_over(&self) -> bool {
         self.phase.stopped() || self.phase.ended_early()
     }
@@ -310,9 +296,8 @@ impl Run {
 }
 
 impl Plan {
-    /// A run that begins 20 ms after `now`, so that all workers are ready at its begin.
-    pub(crate) fn new(now: Time, warmup: Duration, time: Option<Duration>) -> Plan {
-        let begin = now + Duration::from_millis(20);
+    /// A run that begins at this time.
+    pub(crate) fn new(begin: Time, warmup: Duration, time: Option<Duration>) -> Plan {
         let measured_from = begin + warmup;
         let until = time.map_or(Time::MAX, |time| measured_from + time);
         Plan { begin, measured_from, until }

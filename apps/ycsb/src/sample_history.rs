@@ -14,7 +14,6 @@ use latchwork_workload::ycsb::{
     ContentVersion, CoreWorkload, FieldIndex, InsertCounter, OperationStream, RecordNumber,
     WorkerIndex, YcsbOperation,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::store::{Ended, Seen};
 
@@ -68,25 +67,16 @@ impl Sample {
 /// One field of one record.
 type Place = (RecordNumber, FieldIndex);
 
-/// One worker's history of the sample.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Witness {
-    /// Every process computes the same sample, so no process sends it.
-    #[serde(skip)]
-    sample: Arc<Sample>,
-    history: CallHistory<Place, MapOperation<ContentVersion>>,
-}
+/// The history of the sample, of one worker or of all.
+pub(crate) type History = CallHistory<Place, MapOperation<ContentVersion>>;
 
-impl Witness {
-    pub(crate) fn new(sample: &Arc<Sample>) -> Witness {
-        Witness { sample: sample.clone(), history: CallHistory::new() }
-    }
-
-    /// Records the versions of an operation, if the operation concerns the sample.
+impl Sample {
+    /// Records the versions of an operation into a worker's history, if the operation concerns the
+    /// sample.
     pub(crate) fn note(
-        &mut self,
-        operation: &YcsbOperation,
-        ended: Ended,
+        &self,
+        history: &mut History,
+        (operation, ended): (&YcsbOperation, Ended),
         (begin, end): (Time, Time),
         seen: &[Seen],
     ) {
@@ -96,41 +86,31 @@ impl Witness {
             | YcsbOperation::ReadModifyWrite { record, .. } => *record,
             YcsbOperation::Insert { .. } | YcsbOperation::Scan { .. } => return,
         };
-        if !self.sample.records.contains(&record) {
+        if !self.records.contains(&record) {
             return;
         }
         let (invoked, returned) = (begin, Some(end));
         if ended == Err(OperationFailure::NotFound) {
             for field in (0..FIELDS).map(FieldIndex) {
                 let operation = MapOperation::Get { found: None };
-                self.history.record((record, field), Call { invoked, returned, operation });
+                history.record((record, field), Call { invoked, returned, operation });
             }
         }
-        for seen in seen.iter().filter(|seen| self.sample.has(record, seen.field)) {
+        for seen in seen.iter().filter(|seen| self.has(record, seen.field)) {
             let operation = match (seen.found, seen.written) {
                 (found, None) => MapOperation::Get { found },
                 (None, Some(value)) => MapOperation::Update { value, updated: true },
                 (found, Some(written)) => MapOperation::ReadModifyWrite { found, written },
             };
-            self.history.record((record, seen.field), Call { invoked, returned, operation });
+            history.record((record, seen.field), Call { invoked, returned, operation });
         }
-    }
-
-    /// Adds the history of another worker.
-    pub(crate) fn merge(&mut self, other: Witness) {
-        self.history.merge(other.history);
-    }
-
-    /// The number of recorded accesses.
-    pub(crate) fn len(&self) -> usize {
-        self.history.len()
     }
 
     /// Checks whether one order of the accesses to each field explains the answers of all workers.
     /// `None` when too many accesses overlap for a decision. Only read-modify-writes can have this
     /// result.
-    pub(crate) fn judge(&self) -> Option<Result<(), String>> {
-        match self.history.check(judge_field) {
+    pub(crate) fn judge(history: &History) -> Option<Result<(), String>> {
+        match history.check(judge_field) {
             Ok(()) => Some(Ok(())),
             Err((_, None)) => None,
             Err(((record, field), Some(violation))) => {
@@ -175,10 +155,35 @@ mod tests {
 
     const FIELD: FieldIndex = FieldIndex(0);
 
+    /// A history with its sample, and a record of the sample.
+    struct Witness(Sample, History, RecordNumber);
+
+    impl Witness {
+        fn new() -> Witness {
+            let sample = Sample::new(&Builtin::A.workload().unwrap(), 1).unwrap();
+            let record = *sample.records.first().unwrap();
+            Witness(sample, History::new(), record)
+        }
+
+        fn note(
+            &mut self,
+            operation: &YcsbOperation,
+            ended: Ended,
+            span: (Time, Time),
+            seen: &[Seen],
+        ) {
+            self.0.note(&mut self.1, (operation, ended), span, seen);
+        }
+
+        fn judge(&self) -> Option<Result<(), String>> {
+            Sample::judge(&self.1)
+        }
+    }
+
     fn witness() -> (Witness, RecordNumber) {
-        let sample = Sample::new(&Builtin::A.workload().unwrap(), 1).unwrap();
-        let record = *sample.records.first().unwrap();
-        (Witness::new(&Arc::new(sample)), record)
+        let witness = Witness::new();
+        let record = witness.2;
+        (witness, record)
     }
 
     fn note(
@@ -209,7 +214,7 @@ mod tests {
         note(&mut good, record, 1, Some(2), 20);
         note(&mut good, record, 2, None, 30);
         assert_eq!(good.judge(), Some(Ok(())));
-        assert_eq!(good.len(), 3);
+        assert_eq!(good.1.len(), 3);
 
         let (mut lost, record) = witness();
         note(&mut lost, record, 0, Some(1), 10);

@@ -2,13 +2,14 @@
 //! starts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_blink::TreeLimits;
+use latchwork_blink::{TreeError, TreeLimits};
 use latchwork_cluster::ClusterConfig;
-use latchwork_files::Output;
-use latchwork_harness::AppError;
-use latchwork_harness::{ClusterFlags, FabricChoice};
+use latchwork_coherence::MemoryError;
+use latchwork_harness::driver::Common;
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
@@ -38,11 +39,12 @@ const THREADS_DEFAULT_VIRTUAL: usize = 8;
 /// All settings of a run.
 pub(crate) struct Settings {
     pub(crate) command: Command,
-    pub(crate) workload: CoreWorkload,
+    pub(crate) workload: Arc<CoreWorkload>,
+    /// The table's name in the catalogue, once the cluster has started.
+    pub(crate) table: String,
     /// The sources of the workload's properties, for the result.
     pub(crate) sources: Vec<String>,
-    pub(crate) fabric: FabricChoice,
-    pub(crate) cluster: ClusterConfig,
+    pub(crate) common: Common,
     pub(crate) load_by: LoadBy,
     pub(crate) warmup: Duration,
     /// Whether the warm-up goes on until the hit ratio is steady, instead of a fixed time.
@@ -50,10 +52,6 @@ pub(crate) struct Settings {
     pub(crate) time: Option<Duration>,
     pub(crate) operations: Option<u64>,
     pub(crate) target_ops_s: Option<f64>,
-    pub(crate) seed: u64,
-    pub(crate) json: Option<Output>,
-    /// Lines for the user about settings that have no effect.
-    pub(crate) warnings: Vec<String>,
     /// The effective value of each property.
     properties: BTreeMap<String, Value>,
 }
@@ -67,19 +65,15 @@ impl Settings {
         let Cli { command, flags } = cli;
         let command = command.unwrap_or(Command::Run);
         let (properties, sources) = properties(&flags)?;
-        let fabric = flags.fabric.choice()?;
-        flags.cluster.check_fabric(&fabric)?;
-        let simulated = fabric.nic().is_some();
-        let (mut workload, mut warnings) = CoreWorkload::from_properties(&properties)?;
+        let mut common = flags.common.common()?;
+        let simulated = common.is_simulated();
+        let (mut workload, warnings) = CoreWorkload::from_properties(&properties)?;
+        common.warnings.splice(0..0, warnings);
         workload.data_integrity |= command == Command::Check;
         let load_by = flags.load_by.unwrap_or(match command {
             Command::Load => LoadBy::Inserts,
             Command::Run | Command::Check => LoadBy::Bulk,
         });
-        let json = flags.output.destination()?;
-        if simulated && flags.cluster.prefault {
-            warnings.push("--set prefault changes nothing in a simulation".to_owned());
-        }
         let (time_default, warmup_default) = match simulated {
             false => (TIME_DEFAULT, WARMUP_DEFAULT),
             true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL),
@@ -95,53 +89,45 @@ impl Settings {
         };
         let mut settings = Settings {
             command,
-            cluster: ClusterConfig::default(),
-            fabric,
+            common,
+            table: String::new(),
             load_by,
             warmup,
             warmup_auto,
             time,
             operations,
             target_ops_s: flags.target.or(workload.client.target_ops_s),
-            seed: flags.cluster.seed,
-            json,
-            warnings,
             sources,
-            workload,
+            workload: Arc::new(workload),
             properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
         };
-        check_records(&settings.workload, flags.cluster.gcl_size)?;
-        settings.cluster = settings.cluster(&flags)?;
+        check_records(&settings.workload, flags.common.cluster.gcl_size)?;
+        settings.common.cluster = settings.cluster(&flags)?;
         Ok(settings)
     }
 
     fn cluster(&self, flags: &Flags) -> Result<ClusterConfig, AppError> {
-        let flags = &flags.cluster;
-        let threads = match (flags.threads, self.workload.client.threads) {
-            (Some(threads), _) => threads,
-            (None, Some(threads)) if threads <= 1024 => threads as usize,
-            (None, Some(threads)) => {
-                let text = format!(
-                    "threadcount={threads}: more than 1024 workers per node; use --threads"
-                );
-                return Err(usage(text));
-            }
-            (None, None) if self.is_simulated() => THREADS_DEFAULT_VIRTUAL,
-            (None, None) => flags.threads_of_machine(),
+        let threads = match self.workload.client.threads {
+            Some(threads) if flags.common.cluster.threads.is_none() => usize::try_from(threads)
+                .ok()
+                .filter(|threads| *threads <= 1024)
+                .ok_or_else(|| {
+                    usage(format!(
+                        "threadcount={threads}: more than 1024 workers per node; use --threads"
+                    ))
+                })?,
+            _ => flags.common.threads(&self.common.fabric, THREADS_DEFAULT_VIRTUAL),
         };
-        Ok(flags.config(threads, &self.fabric, |config| self.memory_bytes_auto(config))?)
-    }
-
-    /// Whether time is virtual.
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.fabric.nic().is_some()
+        let memory_bytes = |config: &_| self.memory_bytes_auto(config);
+        Ok(flags.common.cluster.config(threads, &self.common.fabric, memory_bytes)?)
     }
 
     /// The estimated bytes of all records, in half-full pages.
     fn table_bytes(&self) -> u64 {
         let inserts = self.workload.mix.insert / self.workload.mix.sum();
         let by_count = self.operations.map(|count| count as f64);
-        let ops_s = if self.is_simulated() { INSERTING_OPS_S_VIRTUAL } else { INSERTING_OPS_S };
+        let ops_s =
+            if self.common.is_simulated() { INSERTING_OPS_S_VIRTUAL } else { INSERTING_OPS_S };
         let by_time = self.time.map(|time| (time + self.warmup).as_secs_f64() * ops_s);
         let operations = match (by_count, by_time) {
             (Some(count), Some(time)) => count.min(time),
@@ -152,9 +138,29 @@ impl Settings {
         (records * entry as f64 * 2.0) as u64
     }
 
-    /// A size of each memory node that suffices, for the error after a size was too small.
-    pub(crate) fn memory_bytes_enough(&self) -> u64 {
-        self.memory_bytes_auto(&self.cluster).max(2 * self.cluster.memory_bytes)
+    /// The error for a full memory pool.
+    fn out_of_memory(&self, when: &str) -> AppError {
+        let cluster = &self.common.cluster;
+        let enough = self.memory_bytes_auto(cluster).max(2 * cluster.memory_bytes);
+        self.common.out_of_memory(when, enough, "")
+    }
+
+    /// The error that ends a run when the table fails.
+    pub(crate) fn tree_error(&self, error: &TreeError) -> AppError {
+        match error {
+            TreeError::Memory(MemoryError::OutOfMemory(_)) => self.out_of_memory(" during the run"),
+            error => AppError::Failed(format!("the table failed: {error}")),
+        }
+    }
+
+    /// As [`tree_error`](Settings::tree_error), while the table is loaded.
+    pub(crate) fn load_error(&self, error: &TreeError, phase: &PhaseProgress) -> AppError {
+        match error {
+            TreeError::Memory(MemoryError::OutOfMemory(_)) => {
+                self.out_of_memory(&format!(" after loading {} records", phase.done()))
+            }
+            error => self.tree_error(error),
+        }
     }
 
     /// The default size of each memory node, in bytes. Pages that no access writes take no memory,
@@ -171,14 +177,13 @@ impl Settings {
 
     /// The settings for a result document.
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
-        let (workload, cluster) = (&self.workload, &self.cluster);
-        let seconds = |time: Duration| time.as_secs_f64();
-        let mut config = json!({
+        let workload = &self.workload;
+        let seconds = |time: Duration| json!(time.as_secs_f64());
+        self.common.describe(json!({
             "command": self.command.name(),
-            "fabric": self.fabric.name(),
             "workload": self.sources,
             "load_by": self.load_by.name(),
-            "warmup_s": if self.warmup_auto { json!("auto") } else { json!(seconds(self.warmup)) },
+            "warmup_s": if self.warmup_auto { json!("auto") } else { seconds(self.warmup) },
             "recordcount": workload.record_count(),
             "fieldcount": workload.layout.fields(),
             "record_bytes_max": workload.layout.len_max(),
@@ -191,27 +196,12 @@ impl Settings {
             "readallfields": workload.read_all_fields,
             "writeallfields": workload.write_all_fields,
             "dataintegrity": workload.data_integrity,
-        });
-        let limits = [
-            ("nic", self.fabric.nic().map(|nic| json!(nic))),
-            ("time_s", self.time.map(|time| json!(seconds(time)))),
-            ("operations", self.operations.map(|count| json!(count))),
-            ("target_ops_s", self.target_ops_s.map(|target| json!(target))),
-        ];
-        for (name, limit) in limits {
-            if let Some(limit) = limit {
-                config[name] = limit;
-            }
-        }
-        let mut described = ClusterFlags::describe(cluster);
-        if let Value::Object(map) = config {
-            described.extend(map);
-        }
-        described
+            "time_s": self.time.map(seconds),
+            "operations": self.operations,
+            "target_ops_s": self.target_ops_s,
+        }))
     }
-}
 
-impl Settings {
     /// The settings that all processes of a run must share.
     pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
         // The description below has the values of these properties, as the flags set them.
@@ -293,9 +283,12 @@ mod tests {
         assert_eq!(settings.command, Command::Run);
         assert_eq!(settings.workload.record_count(), 1_000_000);
         assert_eq!(settings.workload.mix.update, 0.5);
-        assert_eq!((settings.cluster.compute_nodes, settings.cluster.memory_nodes), (2, 1));
+        assert_eq!(
+            (settings.common.cluster.compute_nodes, settings.common.cluster.memory_nodes),
+            (2, 1)
+        );
         assert_eq!((settings.time, settings.operations), (Some(TIME_DEFAULT), None));
-        assert!(settings.cluster.memory_bytes > 2_000_000_000);
+        assert!(settings.common.cluster.memory_bytes > 2_000_000_000);
     }
 
     #[test]
@@ -315,10 +308,10 @@ mod tests {
     fn flags_win_over_settings_of_ycsbs_client() {
         let properties = "-p threadcount=3 -p target=100 -p maxexecutiontime=7";
         let given = settings(properties).unwrap();
-        assert_eq!((given.cluster.workers, given.target_ops_s), (3, Some(100.0)));
+        assert_eq!((given.common.cluster.workers, given.target_ops_s), (3, Some(100.0)));
         assert_eq!(given.time, Some(Duration::from_secs(7)));
         let flags = settings(&format!("{properties} --threads 2 --target 50 --time 1")).unwrap();
-        assert_eq!((flags.cluster.workers, flags.target_ops_s), (2, Some(50.0)));
+        assert_eq!((flags.common.cluster.workers, flags.target_ops_s), (2, Some(50.0)));
         assert_eq!(flags.time, Some(Duration::from_secs(1)));
     }
 

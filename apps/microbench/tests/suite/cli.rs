@@ -1,49 +1,17 @@
 //! The program from its users' view: accepted flags, output, and exit status.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use crate::MICROBENCH;
 
 /// Flags for a run that ends within moments.
 const SMALL: &str = "--lines 500 --operations 3000 --warmup 1000 --threads 2";
 
-fn microbench(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
-    command.args(arguments.split_whitespace()).output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-/// Runs the program, demands success, and returns standard output.
-fn good(arguments: &str) -> String {
-    let output = microbench(arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    assert!(!out.contains("FAILED") && !err.contains("FAILED"), "{arguments}\n{out}\n{err}");
-    out
-}
-
 fn document(arguments: &str) -> serde_json::Value {
-    serde_json::from_str(&good(&format!("{arguments} --json -"))).expect("nothing but JSON")
-}
-
-fn temporary(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("latchwork-microbench-{}-{name}", std::process::id()))
-}
-
-/// The number of flags that a help text shows, with `--help` and `--version`.
-fn flags(help: &str) -> usize {
-    let is_flag = |line: &&str| {
-        let text = line.trim_start();
-        line.len() - text.len() <= 6 && text.starts_with('-')
-    };
-    help.lines().filter(is_flag).count()
+    MICROBENCH.document(arguments)
 }
 
 #[test]
 fn help_has_the_flags_of_workload_and_cluster_and_no_setting() {
-    let out = text(&microbench("--help").stdout);
+    let out = MICROBENCH.run("--help").out;
     for word in
         ["--sharing", "--theta", "--fabric", "--nic", "--protocol", "--set", "[default: 2048]"]
     {
@@ -52,13 +20,13 @@ fn help_has_the_flags_of_workload_and_cluster_and_no_setting() {
     for word in ["--locality", "--cache-share", "--evict-batch", "--series-us"] {
         assert!(!out.contains(word), "{word}: {out}");
     }
-    assert!((10..=32).contains(&flags(&out)), "{}: {out}", flags(&out));
-    assert!(microbench("--version").status.success());
+    assert!((10..=32).contains(&MICROBENCH.flags_of_help("--help")), "{out}");
+    assert_eq!(MICROBENCH.run("--version").status, Some(0));
 }
 
 #[test]
 fn help_of_settings_has_those_of_workload_cluster_and_protocol() {
-    let out = text(&microbench("--help-settings").stdout);
+    let out = MICROBENCH.run("--help-settings").out;
     for setting in ["locality=0", "cache-share=", "evict-batch=8", "series-us=none", "takeover=on"]
     {
         let start = format!("  {setting}");
@@ -67,23 +35,8 @@ fn help_of_settings_has_those_of_workload_cluster_and_protocol() {
 }
 
 #[test]
-fn an_old_flag_works_and_tells_the_new_spelling_in_one_line() {
-    let new = document(&format!("{SMALL} --fabric sim --set evict-batch=1 --set locality=30"));
-    let output =
-        microbench(&format!("{SMALL} --fabric sim --evict-batch 1 --locality=30 --json -"));
-    let err = text(&output.stderr);
-    let old: serde_json::Value =
-        serde_json::from_str(&text(&output.stdout)).expect("a document for --json -");
-    assert_eq!(old["config"], new["config"]);
-    assert_eq!(old["throughput_ops_s"], new["throughput_ops_s"]);
-    let told: Vec<&str> = err.lines().filter(|line| line.contains("old flags")).collect();
-    assert_eq!(told.len(), 1, "{err}");
-    assert!(told[0].ends_with("now write --set evict-batch=1 --set locality=30"), "{err}");
-}
-
-#[test]
 fn lines_for_scripts_stand_on_standard_output() {
-    let out = good(SMALL);
+    let out = MICROBENCH.good(SMALL).out;
     for line in [
         "[OVERALL], Throughput(ops/sec), ",
         "[READ], Operations, ",
@@ -205,9 +158,8 @@ fn the_baseline_caches_nothing_and_locality_is_hits_of_the_other() {
 
 #[test]
 fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
-    let file = temporary("never.json");
-    for (arguments, status, words) in [
-        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"][..]),
+    MICROBENCH.refuses(&[
+        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"]),
         ("--lines 0", 2, &["--lines", "from 1"]),
         ("--item-size 12", 2, &["--item-size 12", "multiple of 8"]),
         ("--item-size 4096", 2, &["--item-size 4096", "up to 20"]),
@@ -222,18 +174,8 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("--set pause=2d", 2, &["--set pause=2d: use"]),
         ("--memory-mb 1", 2, &["--memory-mb 1", "at least"]),
         ("--memory-mb 16 --lines 100000", 1, &["memory exhausted", "--memory-mb 16", "use"]),
-    ] {
-        let output = microbench(&format!("{arguments} --json {}", file.display()));
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{arguments}: {err}");
-        assert!(output.stdout.is_empty(), "{arguments}");
-        let last = err.trim_end().lines().last().unwrap_or_default();
-        assert!(last.starts_with("microbench: "), "{arguments}: {err}");
-        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {err}");
-        assert!(!err.contains("panicked"), "{err}");
-        assert!(!file.exists(), "{arguments}");
-    }
-    let output = microbench(&format!("{SMALL} --json /nowhere/result.json"));
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("its directory does not exist"));
+    ]);
+    let output = MICROBENCH.run(&format!("{SMALL} --json /nowhere/result.json"));
+    assert_eq!(output.status, Some(2));
+    assert!(output.err.contains("its directory does not exist"));
 }

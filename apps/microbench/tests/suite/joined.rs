@@ -6,7 +6,8 @@ use std::time::Duration;
 use latchwork_processes::{Memory, one_document};
 use serde_json::Value;
 
-const MICROBENCH: &str = env!("CARGO_BIN_EXE_microbench");
+use crate::MICROBENCH;
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -22,7 +23,7 @@ fn reads_and_writes_of_all_processes_are_checked_together() {
         let flags = format!(
             "--lines 300 --threads 1 --reads 50 --operations 3000 --warmup 600 --writes {flags}"
         );
-        let ended = memory.start_program(MICROBENCH, 3, &flags).wait(LIMIT);
+        let ended = memory.start_program(MICROBENCH.0, 3, &flags).wait(LIMIT);
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{flags}: {checks:?}");
@@ -41,7 +42,7 @@ fn reads_and_writes_of_all_processes_are_checked_together() {
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
     let flags = "--lines 300 --threads 1 --time 60 --warmup 0 --set member-lease=8";
-    let mut program = memory.start_program(MICROBENCH, 3, flags);
+    let mut program = memory.start_program(MICROBENCH.0, 3, flags);
     program.wait_for_line("microbench: ", LIMIT);
     // At this time the processes run, or are about to run.
     program.kill(1);

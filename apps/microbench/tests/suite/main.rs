@@ -6,3 +6,7 @@ mod joined;
 mod matrix;
 mod signals;
 mod switches;
+
+use latchwork_processes::Tested;
+
+const MICROBENCH: Tested = Tested(env!("CARGO_BIN_EXE_microbench"));

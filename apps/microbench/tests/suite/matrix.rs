@@ -1,6 +1,6 @@
 //! Small runs of every kind on both fabrics under both protocols. All checks must succeed.
 
-use std::process::Command;
+use crate::MICROBENCH;
 
 fn good(arguments: &str) {
     // Buffered writes are not linearizable, so no check claims that they are.
@@ -10,15 +10,7 @@ fn good(arguments: &str) {
 }
 
 fn checked(arguments: &str, checks: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
-    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    for check in checks {
-        assert!(out.contains(&format!("[CHECK], {check}, ok")), "{arguments}\n{out}\n{err}");
-    }
-    out
+    MICROBENCH.checked(arguments, checks).out
 }
 
 fn everywhere(arguments: &str) {
@@ -106,12 +98,11 @@ fn buffered_writes_are_right() {
 fn writes_that_are_late_are_one_error_that_says_what_helps() {
     let arguments = "--fabric sim --reads 0 --writes blind --consistency pso --set write-deadline=1us --lines 300 \
                      --theta 0.99 --operations 3000 --warmup 0";
-    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
-    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = MICROBENCH.run(arguments);
+    let err = &output.err;
     let errors: Vec<&str> =
         err.lines().filter(|line| line.contains("buffered writes were lost")).collect();
-    assert!(!output.status.success() && errors.len() == 1, "{err}");
+    assert!(output.status != Some(0) && errors.len() == 1, "{err}");
     assert!(errors[0].contains("a longer write-deadline (--set) than 1µs"), "{err}");
 }
 

@@ -1,16 +1,12 @@
 //! Flags that are not settings of the protocol have an effect. The runs are in virtual time, where
 //! the same flags give the same figures.
 
-use std::process::Command;
+use crate::MICROBENCH;
 
 /// The result of two nodes with two workers each, whose accesses miss most of the time.
 fn document(arguments: &str) -> serde_json::Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_microbench"));
-    command.args(["--fabric", "sim", "--nic", "connectx3", "--json", "-"]);
-    command.args(["--lines", "2000", "--operations", "8000", "--warmup", "2000", "--threads", "2"]);
-    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
-    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let shape = "--lines 2000 --operations 8000 --warmup 2000 --threads 2";
+    MICROBENCH.document(&format!("--fabric sim --nic connectx3 {shape} {arguments}"))
 }
 
 /// Operations per second.

@@ -4,15 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use latchwork_cluster::Member;
-use latchwork_harness::AppError;
 use latchwork_harness::outcome::RunCheck;
+use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_rtree::Entry;
 use serde::{Deserialize, Serialize};
 
-use super::client::{Done, Run};
+use super::client::Done;
 use crate::digest;
 use crate::geometry::Area;
 use crate::index::{self, Contents};
+use crate::settings::Settings;
 
 /// The entries that a scan found.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -23,20 +24,25 @@ pub(crate) struct Scanned {
 }
 
 /// Scans the whole tree, on the first worker.
-pub(crate) async fn scan(run: Arc<Run>, member: Member) -> Result<Scanned, AppError> {
+pub(crate) async fn scan(
+    settings: Arc<Settings>,
+    phase: Arc<PhaseProgress>,
+    member: Member,
+) -> Result<Scanned, AppError> {
     let mut scanned = Scanned::default();
     if member.index > 0 {
         return Ok(scanned);
     }
-    let index = index::open(&run.session, &member, &run.name).await?;
+    let index = index::open(&settings, &member, &settings.trees[0]).await?;
     let visit = |entry: Entry<'_, 2>| {
         scanned.entries += 1;
         scanned.digest = scanned.digest.wrapping_add(digest::of_entry(entry.id, &entry.rect));
         scanned.contents.check(&entry.rect, entry.id, entry.payload);
+        phase.count(0);
         ControlFlow::Continue(())
     };
     let seen = index.intersecting(&Area::EVERYTHING, visit).await;
-    seen.map_err(|error| run.session.tree_error(&error))?;
+    seen.map_err(|error| settings.tree_error(&error))?;
     Ok(scanned)
 }
 

@@ -1,11 +1,12 @@
 //! One worker's part of the benchmark: several clients, each with one operation at a time.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_cluster::Member;
+use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::{AppError, Course, RunPart, Share};
 use latchwork_report::histogram::{Latencies, OperationFailure};
 use latchwork_rtree::{Entry, RTreeError, Rect};
@@ -18,15 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::digest;
 use crate::geometry::Area;
 use crate::index::{self, Contents, Index};
-use crate::session::Session;
+use crate::settings::Settings;
 
 /// The shared state of all workers.
 pub(crate) struct Run {
-    pub(crate) session: Arc<Session>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) objects: ObjectConfig,
     pub(crate) neighbours: usize,
-    /// The name of the tree.
-    pub(crate) name: String,
     /// No operation begins before this time.
     pub(crate) begin: Time,
     pub(crate) course: Course,
@@ -61,7 +60,6 @@ struct Runner {
     index: Index,
     handle: Handle,
     share: Share,
-    failed: Cell<bool>,
     done: RefCell<Done>,
 }
 
@@ -71,20 +69,19 @@ pub(crate) fn area([low, high]: ObjectBox) -> Area {
     Rect::new(low, high).or_else(|_| Rect::point(low)).unwrap_or(Area::EVERYTHING)
 }
 
-/// Runs one worker. `None` if the run failed.
-pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
-    let index = match index::open(&run.session, &member, &run.name).await {
-        Ok(index) => index,
-        Err(error) => {
-            run.course.fail(error.to_string());
-            return None;
-        }
-    };
-    let inflight = run.session.cluster.inflight;
+impl MeasuredRun for Run {
+    fn course(&self) -> Option<&Course> {
+        Some(&self.course)
+    }
+}
+
+/// Runs one worker.
+pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
+    let index = index::open(&run.settings, &member, &run.settings.trees[0]).await?;
+    let inflight = run.settings.common.cluster.inflight;
     let runner = Rc::new(Runner {
         handle: member.handle.clone(),
         share: Share::default(),
-        failed: Cell::new(false),
         done: RefCell::new(Done {
             node: member.node,
             latencies: Latencies::new(),
@@ -100,16 +97,12 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Option<Done> {
         member.handle.sleep_until(runner.run.begin).await;
     }
     let first = member.index * inflight;
-    let spawn = |client| member.handle.spawn(runner.clone().client(client as u64));
-    let tasks: Vec<_> = (first..first + inflight).map(spawn).collect();
-    for task in tasks {
-        task.await.ok()?;
-    }
-    if let Err(error) = runner.index.release_spares().await {
-        runner.fail(&error);
-    }
-    let runner = Rc::into_inner(runner)?;
-    (!runner.failed.get()).then(|| runner.done.into_inner())
+    let clients = first..first + inflight;
+    let client = |runner: Rc<Runner>, client| runner.client(client as u64);
+    let runner = tasks(&member.handle, runner, clients, client).await?;
+    let released = runner.index.release_spares().await;
+    released.map_err(|error| runner.run.settings.tree_error(&error))?;
+    Ok(runner.done.into_inner())
 }
 
 impl Runner {
@@ -127,7 +120,10 @@ impl Runner {
             let end = self.handle.now();
             match ended {
                 Ok(ended) => self.note(part, operation.kind(), ended, (begin, end)),
-                Err(error) => return self.fail(&error),
+                Err(error) => {
+                    let error = self.run.settings.tree_error(&error);
+                    return self.run.course.fail(error.to_string());
+                }
             }
             // One clock reading is both the end of this operation and the begin of the next.
             begin = end;
@@ -186,11 +182,5 @@ impl Runner {
             (false, _) => done.latencies.record_failure(kind, OperationFailure::NotFound),
         }
         done.end = done.end.max(end);
-    }
-
-    fn fail(&self, error: &RTreeError) {
-        self.failed.set(true);
-        let error: AppError = self.run.session.tree_error(error);
-        self.run.course.fail(error.to_string());
     }
 }

@@ -1,9 +1,8 @@
 //! The settings of the benchmark.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use latchwork_harness::{AppError, Plan, RunCluster, Warmup};
+use latchwork_harness::{AppError, Plan, Warmup};
 use latchwork_workload::spatial::{ObjectConfig, SpatialKind, SpatialMix, SpatialPlaces};
 use serde_json::{Value, json};
 
@@ -47,7 +46,7 @@ impl BenchSettings {
         flags: &CommonFlags,
         is_simulated: bool,
     ) -> Result<BenchSettings, AppError> {
-        let seed = flags.cluster.seed;
+        let seed = flags.common.cluster.seed;
         let CommonFlags { spots, spread, spot_skew, wander, .. } = *flags;
         let places = match bench.distribution {
             Distribution::Uniform => SpatialPlaces::Uniform,
@@ -92,14 +91,13 @@ impl BenchSettings {
         }
     }
 
-    /// The plan of this process. Each process does its share of the common operations.
-    pub(crate) fn plan(&self, cluster: &RunCluster) -> Plan {
+    /// The plan of the run.
+    pub(crate) fn plan(&self) -> Plan {
         let warmup = match self.warmup {
             Duration::ZERO => Warmup::Operations(0),
             time => Warmup::Time(time),
         };
-        let operations = self.operations.map(|all| cluster.share_of(all));
-        Plan { warmup, operations, time: self.time }
+        Plan { warmup, operations: self.operations, time: self.time }
     }
 
     /// Entries at the end, at most.
@@ -112,39 +110,36 @@ impl BenchSettings {
     }
 
     /// The settings for a result document.
-    pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
+    pub(crate) fn describe(&self) -> Value {
         let (spots, spread, skew, wander) = self.spots;
-        let name = match self.distribution {
-            Distribution::Uniform => "uniform",
-            Distribution::Clustered => "clustered",
-            Distribution::Hotspots => "hotspots",
-        };
-        let mut all = vec![
-            ("entries", json!(self.entries)),
-            ("workload", json!(self.mix.to_string())),
-            ("distribution", json!(name)),
-            ("selectivity", json!(self.selectivity)),
-            ("side", json!(self.side)),
-            ("step", json!(self.step)),
-            ("neighbours", json!(self.neighbours)),
-            ("warmup_s", json!(self.warmup.as_secs_f64())),
-        ];
-        if self.distribution != Distribution::Uniform {
-            all.extend([("spots", json!(spots)), ("spread", json!(spread))]);
-        }
-        if self.distribution == Distribution::Hotspots {
-            all.extend([("spot_skew", json!(skew)), ("wander", json!(wander))]);
-        }
-        let operations = self.operations.map(|count| ("operations", json!(count)));
-        let time = self.time.map(|time| ("time_s", json!(time.as_secs_f64())));
-        all.extend(operations.into_iter().chain(time));
-        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        let is_uniform = self.distribution == Distribution::Uniform;
+        let wanders = self.distribution == Distribution::Hotspots;
+        json!({
+            "entries": self.entries,
+            "workload": self.mix.to_string(),
+            "distribution": match self.distribution {
+                Distribution::Uniform => "uniform",
+                Distribution::Clustered => "clustered",
+                Distribution::Hotspots => "hotspots",
+            },
+            "selectivity": self.selectivity,
+            "side": self.side,
+            "step": self.step,
+            "neighbours": self.neighbours,
+            "warmup_s": self.warmup.as_secs_f64(),
+            "spots": (!is_uniform).then_some(spots),
+            "spread": (!is_uniform).then_some(spread),
+            "spot_skew": wanders.then_some(skew),
+            "wander": wanders.then_some(wander),
+            "operations": self.operations,
+            "time_s": self.time.map(|time| time.as_secs_f64()),
+        })
     }
 
     /// The workload in words, for people.
     pub(crate) fn in_words(&self) -> String {
         let described = self.describe();
-        let of = |name: &str| described.get(name).and_then(Value::as_str).unwrap_or_default();
+        let of = |name: &str| described[name].as_str().unwrap_or_default();
         format!(
             "{} on {} objects, {}; windows of {} % of the square",
             of("workload"),

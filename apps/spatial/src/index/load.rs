@@ -6,98 +6,88 @@ use std::sync::Arc;
 
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory as _;
-use latchwork_harness::PhaseProgress;
+use latchwork_harness::driver::tasks;
+use latchwork_harness::{AppError, LoopTime, PhaseProgress};
 use latchwork_rtree::{NewEntry, Packing};
 use latchwork_runtime::Time;
 
 use super::{Index, open};
 use crate::digest;
 use crate::geometry::Area;
-use crate::session::Session;
+use crate::settings::Settings;
 
-/// What workers need to load a tree.
-pub(crate) struct Loader {
-    pub(crate) session: Arc<Session>,
-    pub(crate) phase: Arc<PhaseProgress>,
+/// What workers load into a tree.
+pub(crate) struct Load {
+    pub(crate) settings: Arc<Settings>,
     /// The name of the tree.
     pub(crate) name: String,
+    /// The ids and boxes of the entries.
+    pub(crate) entries: Vec<(u64, Area)>,
 }
 
-/// The entries of one worker, which its tasks take in turn.
-struct LoadShare {
+/// A worker that inserts. Its tasks take its entries in turn.
+struct Inserter {
+    load: Arc<Load>,
+    phase: Arc<PhaseProgress>,
+    index: Index,
+    worker: usize,
     next: Cell<usize>,
-    entries: Vec<(u64, Area)>,
+    time: LoopTime,
 }
 
-/// Loads all entries on the first worker. Returns the end of the loading; `None` if the phase
-/// failed.
+/// Loads all entries on the first worker. Returns the end of the loading.
 pub(crate) async fn bulk(
-    loader: Arc<Loader>,
-    entries: impl Iterator<Item = (u64, Area)>,
+    load: Arc<Load>,
+    phase: Arc<PhaseProgress>,
     packing: Packing,
     member: Member,
-) -> Option<Time> {
-    let index = opened(&loader, &member).await?;
+) -> Result<Time, AppError> {
+    let index = open(&load.settings, &member, &load.name).await?;
     if member.index > 0 {
-        return Some(member.handle.now());
+        return Ok(member.handle.now());
     }
-    let entry = |(id, rect): (u64, Area)| {
-        loader.phase.count(0);
-        NewEntry { rect, id, payload: digest::payload(id, &rect).to_vec() }
+    let entry = |(id, rect): &(u64, Area)| {
+        phase.count(0);
+        NewEntry { rect: *rect, id: *id, payload: digest::payload(*id, rect).to_vec() }
     };
-    let entries = entries.take_while(|_| !loader.phase.stopped()).map(entry).collect();
-    if let Err(error) = index.bulk_load_by(entries, packing).await {
-        loader.phase.fail(loader.session.tree_error(&error));
-        return None;
-    }
-    Some(member.handle.now())
+    let entries = load.entries.iter().take_while(|_| !phase.stopped()).map(entry).collect();
+    let loaded = index.bulk_load_by(entries, packing).await;
+    loaded.map_err(|error| load.settings.tree_error(&error))?;
+    Ok(member.handle.now())
 }
 
-/// Inserts one worker's share of the entries, several at a time. Returns the end of the loading;
-/// `None` if the phase failed.
+/// Inserts one worker's share of the entries, several at a time. Returns the end of the loading.
 pub(crate) async fn inserts(
-    loader: Arc<Loader>,
-    entries: Vec<(u64, Area)>,
+    load: Arc<Load>,
+    phase: Arc<PhaseProgress>,
+    time: LoopTime,
     member: Member,
-) -> Option<Time> {
-    let index = opened(&loader, &member).await?;
-    let handle = member.handle.clone();
-    let share = Rc::new(LoadShare { next: Cell::new(0), entries });
-    let task = |_| {
-        let (index, loader, share) = (index.clone(), loader.clone(), share.clone());
-        handle.spawn(insert_some(index, loader, share, member.index))
-    };
-    let tasks: Vec<_> = (0..loader.session.cluster.inflight).map(task).collect();
-    for task in tasks {
-        task.await.ok()?;
-    }
-    if let Err(error) = index.release_spares().await {
-        loader.phase.fail(loader.session.tree_error(&error));
-        return None;
-    }
-    Some(handle.now())
+) -> Result<Time, AppError> {
+    let index = open(&load.settings, &member, &load.name).await?;
+    let handle = &member.handle;
+    let (worker, next) = (member.index, Cell::new(member.index));
+    let inserter = Inserter { load, phase, index, worker, next, time };
+    let inflight = inserter.load.settings.common.cluster.inflight;
+    let inserter =
+        tasks(handle, Rc::new(inserter), 0..inflight, |inserter, _| inserter.work()).await?;
+    let released = inserter.index.release_spares().await;
+    released.map_err(|error| inserter.load.settings.tree_error(&error))?;
+    Ok(handle.now())
 }
 
-async fn insert_some(index: Index, loader: Arc<Loader>, share: Rc<LoadShare>, worker: usize) {
-    let handle = index.memory().handle().clone();
-    while let Some((id, area)) = share.entries.get(share.next.get())
-        && !loader.phase.stopped()
-    {
-        share.next.set(share.next.get() + 1);
-        if let Err(error) = index.insert(area, *id, &digest::payload(*id, area)).await {
-            return loader.phase.fail(loader.session.tree_error(&error));
-        }
-        loader.phase.count(worker);
-        loader.session.time.end_operation(&handle, &loader.phase, handle.now()).await;
-    }
-}
-
-async fn opened(loader: &Loader, member: &Member) -> Option<Index> {
-    match open(&loader.session, member, &loader.name).await {
-        Ok(index) => Some(index),
-        Err(error) => {
-            loader.phase.fail(error);
-            None
+impl Inserter {
+    async fn work(self: Rc<Self>) {
+        let (load, phase) = (&self.load, &self.phase);
+        let handle = self.index.memory().handle().clone();
+        while let Some((id, area)) = load.entries.get(self.next.get())
+            && !phase.stopped()
+        {
+            self.next.set(self.next.get() + load.settings.common.workers());
+            if let Err(error) = self.index.insert(area, *id, &digest::payload(*id, area)).await {
+                return phase.fail(load.settings.tree_error(&error));
+            }
+            phase.count(self.worker);
+            self.time.end_operation(&handle, phase, handle.now()).await;
         }
     }
 }

@@ -11,14 +11,18 @@ mod open;
 mod window;
 
 use latchwork_cluster::Worker;
+use latchwork_harness::progress::Title;
 use latchwork_rtree::{RTree, RTreeConfig};
 
 pub(crate) use join::{Pair, Pairs};
 pub(crate) use levels::{Levels, Sides, levels};
-pub(crate) use load::{Loader, bulk, inserts};
+pub(crate) use load::{Load, bulk, inserts};
 pub(crate) use nearest::nearest;
 pub(crate) use open::open;
 pub(crate) use window::{Seen, window};
+
+/// A phase in which workers walk over a whole tree.
+pub(crate) const CHECK: Title = Title { name: "check", what: "entries" };
 
 /// A worker's handle on the tree.
 pub(crate) type Index = RTree<Worker, 2>;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use latchwork_cluster::Member;
 use latchwork_coherence::CoherentMemory as _;
-use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_harness::driver::tasks;
+use latchwork_harness::{AppError, LoopTime, PhaseProgress};
 use latchwork_report::histogram::Latencies;
 use latchwork_rtree::RTreeError;
 use latchwork_runtime::{Handle, Time};
@@ -17,16 +18,14 @@ use super::question::{Kind, Query};
 use crate::args::QueryKind;
 use crate::geometry::Area;
 use crate::index::{self, Contents, Index, Pair, Pairs};
-use crate::session::Session;
+use crate::settings::Settings;
 
 /// What workers need to answer.
 pub(crate) struct Ask {
-    pub(crate) session: Arc<Session>,
-    pub(crate) phase: Arc<PhaseProgress>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) query: Arc<Query>,
-    pub(crate) answers: Arc<Answers>,
-    /// The names of the trees of both files.
-    pub(crate) names: [String; 2],
+    pub(crate) answers: Answers,
+    pub(crate) time: LoopTime,
 }
 
 /// What one worker did.
@@ -40,6 +39,7 @@ pub(crate) struct Asked {
 /// The tasks of a worker, which take its questions in turn.
 struct Asker {
     ask: Arc<Ask>,
+    phase: Arc<PhaseProgress>,
     index: Index,
     handle: Handle,
     places: Vec<Area>,
@@ -50,49 +50,42 @@ struct Asker {
     asked: RefCell<Asked>,
 }
 
-/// Answers one worker's share of the questions. `None` if the phase failed.
-pub(crate) async fn ask(ask: Arc<Ask>, member: Member) -> Option<Asked> {
-    let phase = ask.phase.clone();
-    match Box::pin(answer(ask, member)).await {
-        Ok(asked) => asked,
-        Err(error) => {
-            phase.fail(error);
-            None
-        }
-    }
-}
-
-async fn answer(ask: Arc<Ask>, member: Member) -> Result<Option<Asked>, AppError> {
-    let index = index::open(&ask.session, &member, &ask.names[0]).await?;
+/// Answers one worker's share of the questions.
+pub(crate) async fn ask(
+    ask: Arc<Ask>,
+    phase: Arc<PhaseProgress>,
+    member: Member,
+) -> Result<Asked, AppError> {
+    let Ask { settings, query, .. } = &*ask;
+    let [name, other] = &settings.trees;
+    let index = index::open(settings, &member, name).await?;
     let handle = member.handle.clone();
     let asked =
         Asked { latencies: Latencies::new(), contents: Contents::default(), end: handle.now() };
-    let workers = ask.session.workers();
-    if ask.query.kind == QueryKind::Join {
-        let other = index::open(&ask.session, &member, &ask.names[1]).await?;
-        return join(&ask, (&index, &other), (member.index, workers), asked).await.map(Some);
+    let workers = settings.common.workers();
+    if query.kind == QueryKind::Join {
+        let other = index::open(settings, &member, other).await?;
+        return join(&ask, &phase, (&index, &other), (member.index, workers), asked).await;
     }
+    let inflight = settings.common.cluster.inflight;
     let asker = Rc::new(Asker {
-        places: ask.query.places(),
+        places: query.places(),
         next: Cell::new(member.index),
         member: member.index,
         workers,
         asked: RefCell::new(asked),
         handle: handle.clone(),
         index,
+        phase,
         ask,
     });
-    let spawn = |_| handle.spawn(asker.clone().work());
-    let tasks: Vec<_> = (0..asker.ask.session.cluster.inflight).map(spawn).collect();
-    for task in tasks {
-        let Ok(()) = task.await else { return Ok(None) };
-    }
-    Ok(Rc::into_inner(asker).map(|asker| asker.asked.into_inner()))
+    let asker = tasks(&handle, asker, 0..inflight, |asker, _| asker.work()).await?;
+    Ok(asker.asked.into_inner())
 }
 
 impl Asker {
     async fn work(self: Rc<Self>) {
-        let (phase, session) = (&self.ask.phase, &self.ask.session);
+        let (phase, settings) = (&self.phase, &self.ask.settings);
         let mut begin = self.handle.now();
         while !phase.stopped() {
             let number = self.next.get();
@@ -100,7 +93,7 @@ impl Asker {
             self.next.set(number + self.workers);
             let (found, contents) = match self.one(place).await {
                 Ok(seen) => seen,
-                Err(error) => return phase.fail(session.tree_error(&error)),
+                Err(error) => return phase.fail(settings.tree_error(&error)),
             };
             let end = self.handle.now();
             let query = number as u64;
@@ -117,7 +110,7 @@ impl Asker {
             }
             phase.count(self.member);
             begin = end;
-            session.time.end_operation(&self.handle, phase, end).await;
+            self.ask.time.end_operation(&self.handle, phase, end).await;
         }
     }
 
@@ -132,11 +125,12 @@ impl Asker {
 
 async fn join(
     ask: &Ask,
+    phase: &PhaseProgress,
     (left, right): (&Index, &Index),
     share: (usize, usize),
     mut asked: Asked,
 ) -> Result<Asked, AppError> {
-    let (phase, query) = (&ask.phase, &ask.query);
+    let query = &ask.query;
     let begin = asked.end;
     let pairs = Pairs { space: query.space, within: query.within, left, right, share };
     let mut some = Vec::new();
@@ -149,7 +143,7 @@ async fn join(
         has_room && !phase.stopped()
     };
     let seen = pairs.visit(&mut take).await;
-    asked.contents = seen.map_err(|error| ask.session.tree_error(&error))?;
+    asked.contents = seen.map_err(|error| ask.settings.tree_error(&error))?;
     if !(ask.answers.add(some) && has_room) {
         return Err(too_many());
     }

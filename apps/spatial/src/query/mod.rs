@@ -12,7 +12,7 @@ mod question;
 mod scan;
 
 pub(crate) use answers::{Answer, Answers, digest};
-pub(crate) use ask::{Ask, Asked, ask};
+pub(crate) use ask::{Ask, ask};
 pub(crate) use output::{csv, table};
-pub(crate) use question::{Kind, Query, Question};
+pub(crate) use question::{Query, Question};
 pub(crate) use scan::scan;

@@ -80,10 +80,8 @@ fn a_window_across_the_antimeridian_has_both_sides() {
     assert!(expected.len() > 20, "{}", expected.len());
     assert_eq!(found, expected);
     // The same window on a plane has its west above its east.
-    let ended = crate::common::spatial(&format!(
-        "query window 170,-60,-170,60 --data {}",
-        files.places_csv()
-    ));
+    let ended =
+        crate::SPATIAL.run(&format!("query window 170,-60,-170,60 --data {}", files.places_csv()));
     assert_eq!(ended.status, Some(2));
     assert!(ended.err.contains("--great-circle"), "{}", ended.err);
 }

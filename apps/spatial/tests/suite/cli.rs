@@ -1,30 +1,21 @@
 //! The program from its users' view: accepted flags, output, and exit status.
 
-use std::process::Command;
 use std::time::Duration;
 
 use latchwork_processes::{shown, too_wide};
 
-use crate::common::{Files, SPATIAL, document, good, measure, spatial};
-
-/// Flags that a help shows, `--help` and `--version` among them.
-fn flags(help: &str) -> usize {
-    let is_flag = |line: &&str| {
-        let text = line.trim_start();
-        line.len() - text.len() <= 6 && text.starts_with('-')
-    };
-    help.lines().filter(is_flag).count()
-}
+use crate::SPATIAL;
+use crate::common::{Files, document, good, measure};
 
 #[test]
 fn no_help_is_long() {
     for command in ["load", "query", "bench"] {
-        let ended = spatial(&format!("{command} --help"));
-        assert_eq!(ended.status, Some(0));
-        assert!(flags(&ended.out) <= 32, "{command}: {}", flags(&ended.out));
+        let help = format!("{command} --help");
+        let ended = SPATIAL.good(&help);
+        assert!(SPATIAL.flags_of_help(&help) <= 32, "{ended:?}");
         assert!(ended.out.contains("--fabric") && ended.out.contains("--json"), "{}", ended.out);
     }
-    let settings = spatial("--help-settings").out;
+    let settings = SPATIAL.run("--help-settings").out;
     for setting in ["other-longitude=", "spots=100", "evict-batch="] {
         let start = format!("  {setting}");
         assert!(settings.lines().any(|line| line.starts_with(&start)), "{setting}: {settings}");
@@ -34,9 +25,9 @@ fn no_help_is_long() {
 #[test]
 fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
     let files = Files::new(20, 20);
-    let (places, file) = (files.places_csv(), files.path("never.json"));
-    for (arguments, status, words) in [
-        ("query window 1,2,3 --data F", 2, &["query window 1,2,3", "WEST,SOUTH,EAST,NORTH"][..]),
+    let places = files.places_csv();
+    let cases: Vec<(&str, i32, &[&str])> = vec![
+        ("query window 1,2,3 --data F", 2, &["query window 1,2,3", "WEST,SOUTH,EAST,NORTH"]),
         ("query window --data F", 2, &["WEST,SOUTH,EAST,NORTH"]),
         ("query window 3,2,1,4 --data F", 2, &["west is above its east", "--great-circle"]),
         ("query window 1,4,2,3 --data F --great-circle", 2, &["south is above its north"]),
@@ -64,17 +55,11 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("query nearest 1,2 --data F --csv - --svg -", 2, &["are one file"]),
         ("load F --memory-mb 1", 2, &["--memory-mb 1", "at least"]),
         ("load F --nic connectx5", 2, &["--nic connectx5", "--fabric sim"]),
-    ] {
-        let arguments = arguments.replace('F', &places);
-        let ended = spatial(&format!("{arguments} --json {}", file.display()));
-        assert_eq!(ended.status, Some(status), "{arguments}: {}", ended.err);
-        assert!(ended.out.is_empty(), "{arguments}: {}", ended.out);
-        let last = ended.err.trim_end().lines().last().unwrap_or_default();
-        assert!(last.starts_with("spatial: "), "{arguments}: {}", ended.err);
-        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {}", ended.err);
-        assert!(!ended.err.contains("panicked"), "{}", ended.err);
-        assert!(!file.exists(), "{arguments}");
-    }
+    ];
+    let cases = cases.into_iter();
+    let cases: Vec<_> =
+        cases.map(|(line, status, words)| (line.replace('F', &places), status, words)).collect();
+    SPATIAL.refuses(&cases);
 }
 
 #[test]
@@ -86,8 +71,7 @@ fn on_a_terminal_a_result_stands_once_and_fits() {
         format!("load {} --great-circle", files.boxes_csv()),
         "bench --entries 500 --operations 500".to_owned(),
     ] {
-        let mut command = Command::new(SPATIAL);
-        command.args(arguments.split_whitespace()).args(["--threads", "1"]);
+        let command = SPATIAL.command(&format!("{arguments} --threads 1"));
         let (status, text) = shown(command, Duration::from_secs(120));
         assert!(status.success(), "{text}");
         // The path of a file may be longer than a line.

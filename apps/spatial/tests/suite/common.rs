@@ -1,38 +1,19 @@
 //! What all tests use: the program, files of made-up data, and a geometry of their own.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) const SPATIAL: &str = env!("CARGO_BIN_EXE_spatial");
-
-/// The end of a program.
-pub(crate) struct Ended {
-    pub(crate) status: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-pub(crate) fn spatial(arguments: &str) -> Ended {
-    let output = Command::new(SPATIAL).args(arguments.split_whitespace()).output();
-    let output = output.expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    Ended { status: output.status.code(), out, err }
-}
+use crate::SPATIAL;
 
 /// Runs, demands success, and returns standard output.
 pub(crate) fn good(arguments: &str) -> String {
-    let Ended { status, out, err } = spatial(arguments);
-    assert_eq!(status, Some(0), "{arguments}\n{out}\n{err}");
-    assert!(!out.contains("FAILED") && !err.contains("FAILED"), "{arguments}\n{out}\n{err}");
-    out
+    SPATIAL.good(arguments).out
 }
 
 pub(crate) fn document(arguments: &str) -> Value {
-    serde_json::from_str(&good(&format!("{arguments} --json -"))).expect("nothing but JSON")
+    SPATIAL.document(arguments)
 }
 
 pub(crate) fn measure(document: &Value, name: &str) -> f64 {

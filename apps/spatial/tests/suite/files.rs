@@ -1,12 +1,13 @@
 //! Files that cannot be used: one line that names the file and the place, and says what to do.
 
-use crate::common::{Files, good, spatial};
+use crate::SPATIAL;
+use crate::common::{Files, good};
 
 fn wrong(text: &[u8], flags: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("bad.csv");
     std::fs::write(&path, text).expect("room");
-    let ended = spatial(&format!("load {} {flags}", path.display()));
+    let ended = SPATIAL.run(&format!("load {} {flags}", path.display()));
     assert_eq!(ended.status, Some(2), "{}", ended.err);
     assert!(ended.out.is_empty(), "{}", ended.out);
     let lines: Vec<&str> = ended.err.lines().collect();
@@ -49,7 +50,7 @@ fn what_is_no_file_is_one_line() {
         (directory.path().display().to_string(), "it is a directory"),
         (directory.path().join("none.csv").display().to_string(), "it cannot be read"),
     ] {
-        let ended = spatial(&format!("load {path}"));
+        let ended = SPATIAL.run(&format!("load {path}"));
         assert_eq!(ended.status, Some(2));
         assert!(ended.err.contains(word) && ended.err.lines().count() == 1, "{}", ended.err);
     }
@@ -81,12 +82,12 @@ fn an_output_is_not_one_of_the_inputs() {
         format!("query nearest {places} --data {places} --csv {places}"),
         format!("query nearest {} --data {places} --json {places}", files.boxes_csv()),
     ] {
-        let ended = spatial(&flags);
+        let ended = SPATIAL.run(&flags);
         assert_eq!(ended.status, Some(2), "{}", ended.err);
         let text = std::fs::read_to_string(&places).expect("it is there");
         assert!(text.starts_with("name,latitude"), "{flags}: {text}");
     }
-    let ended = spatial(&format!("load {places} --svg /nowhere/p.svg"));
+    let ended = SPATIAL.run(&format!("load {places} --svg /nowhere/p.svg"));
     assert_eq!(ended.status, Some(2));
     assert!(ended.err.contains("its directory does not exist"), "{}", ended.err);
 }

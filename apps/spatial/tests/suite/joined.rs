@@ -6,7 +6,8 @@ use std::time::Duration;
 use latchwork_processes::{Memory, one_document};
 use serde_json::Value;
 
-use crate::common::{Files, SPATIAL, document, measure};
+use crate::SPATIAL;
+use crate::common::{Files, document, measure};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -28,7 +29,7 @@ fn processes_answer_as_one_process_does() {
         let flags =
             format!("{query} --great-circle --gcl-size 1024 --threads 1 --cache-mb 8 --check");
         let alone = document(&format!("{flags} --compute-nodes 1"));
-        let ended = memory.start_program(SPATIAL, 3, &flags).wait(LIMIT);
+        let ended = memory.start_program(SPATIAL.0, 3, &flags).wait(LIMIT);
         let together: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         all_ok(&together);
         for name in ["answers", "answers_digest", "entries"] {
@@ -42,7 +43,7 @@ fn processes_answer_as_one_process_does() {
 fn objects_of_all_processes_are_checked_together() {
     let memory = Memory::start(2, 64 << 20);
     let flags = "bench --entries 600 --operations 1500 --gcl-size 1024 --threads 1 --cache-mb 8 --set step=0.1";
-    let ended = memory.start_program(SPATIAL, 3, flags).wait(LIMIT);
+    let ended = memory.start_program(SPATIAL.0, 3, flags).wait(LIMIT);
     let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
     all_ok(&document);
     assert_eq!(document["ops"], 1500);
@@ -59,7 +60,7 @@ fn processes_with_different_files_say_so() {
     let flags = |path: String| format!("load {path} --threads 1 --cache-mb 8");
     let flags = [flags(files.places_csv()), flags(other.places_csv())];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    for process in memory.start_unlike(SPATIAL, &flags).wait(LIMIT) {
+    for process in memory.start_unlike(SPATIAL.0, &flags).wait(LIMIT) {
         assert_eq!(process.status, Some(2), "{}", process.err);
         assert!(
             process.err.contains("data_digest") || process.err.contains("rows"),

@@ -9,3 +9,7 @@ mod files;
 mod joined;
 mod real;
 mod signals;
+
+use latchwork_processes::Tested;
+
+const SPATIAL: Tested = Tested(env!("CARGO_BIN_EXE_spatial"));

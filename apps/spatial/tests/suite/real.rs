@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use latchwork_processes::{Memory, one_document};
 
-use crate::common::{SPATIAL, Sides, document, good, measure, real_data, rows};
+use crate::SPATIAL;
+use crate::common::{Sides, document, good, measure, real_data, rows};
 
 /// The fields with coordinates in a line of one of the files.
 fn fields(path: &str, names: &[&str]) -> Vec<(u64, Vec<f64>)> {
@@ -187,7 +188,7 @@ fn processes_give_the_real_answers_too() {
     );
     let alone = document(&format!("{query} --compute-nodes 1"));
     for nodes in [1, 2, 4] {
-        let ended = memory.start_program(SPATIAL, nodes, &query).wait(Duration::from_secs(240));
+        let ended = memory.start_program(SPATIAL.0, nodes, &query).wait(Duration::from_secs(240));
         let together = serde_json::from_str(one_document(&ended)).expect("a document");
         for name in ["answers", "answers_digest"] {
             assert_eq!(measure(&together, name), measure(&alone, name), "{nodes}: {name}");

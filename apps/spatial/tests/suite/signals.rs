@@ -1,27 +1,22 @@
 //! The effects of signals on the program.
 
-#[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
-mod child;
-
 use std::time::Duration;
 
-use child::Running;
-
-use crate::common::SPATIAL;
+use crate::SPATIAL;
 
 #[test]
 fn a_signal_ends_the_measured_part_and_results_follow() {
     for fabric in ["shm", "sim"] {
         let flags = "bench --entries 500 --threads 1 --time 600 --log latchwork_harness=info";
-        let mut running = Running::start(SPATIAL, &format!("{flags} --fabric {fabric} --json -"));
+        let mut running = SPATIAL.start(&format!("{flags} --fabric {fabric} --json -"));
         // The log reports the begin.
         let begun = "INFO latchwork_harness::stop: a run is measured";
         running.follow(|line| line.contains(begun));
         running.leave_alone(Duration::from_secs(1));
         running.signal("TERM");
         let ended = running.end();
-        assert_eq!(ended.status, Some(0), "{}", ended.err);
-        let document: serde_json::Value = serde_json::from_str(&ended.out).expect("a document");
+        ended.assert_good(fabric);
+        let document = ended.json();
         assert_eq!(document["stopped"], "SIGTERM");
         assert_eq!(document["checks"]["objects"], "ok");
     }
@@ -29,12 +24,8 @@ fn a_signal_ends_the_measured_part_and_results_follow() {
 
 #[test]
 fn while_objects_are_loaded_a_signal_is_one_line_and_its_own_status() {
-    let mut running =
-        Running::start(SPATIAL, "bench --entries 3000000 --load-by inserts --threads 1");
+    let mut running = SPATIAL.start("bench --entries 3000000 --load-by inserts --threads 1");
     running.follow(|line| line.starts_with("load: "));
     running.signal("INT");
-    let ended = running.end();
-    assert_eq!(ended.status, Some(130), "{}", ended.err);
-    assert!(ended.err.ends_with("spatial: ended by SIGINT before it had a result\n"));
-    assert!(ended.out.is_empty());
+    running.end().assert_ended_by("INT", 130);
 }

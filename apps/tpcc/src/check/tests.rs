@@ -1,31 +1,40 @@
 //! Each seeded fault in a database is found by the check that should find it.
 
 use latchwork_cluster::Worker;
+use latchwork_harness::driver::{Outcome, Started};
 use latchwork_txn::Transaction;
 use latchwork_workload::tpcc::key::{CustomerKey, ItemKey, OrderKey, OrderLineKey, StockKey};
 
 use super::*;
-use crate::drive::Driver;
-use crate::outcome::Outcome;
+use crate::outcome;
 use crate::testing::{change, loaded, with};
 
 const WAREHOUSE: u32 = 2;
 const DISTRICT: u8 = 3;
 
 /// Names of the failed checks, and their whole text.
-fn failed(driver: &Driver, expected: &Expected) -> (Vec<&'static str>, String) {
-    let mut outcome = Outcome::new(&driver.session);
-    driver.check(expected, &mut outcome).expect("the check runs");
+fn failed(started: &Started<Session>, expected: &Expected) -> (Vec<&'static str>, String) {
+    let (outcome, report) = checked(started, expected);
     assert_eq!(outcome.checks.len(), CONDITIONS.len() + 2, "all of them were made");
     let failed = outcome.checks.iter().filter(|check| !check.is_good());
-    let report = outcome.report.map_or(String::new(), |report| report.to_string());
+    let report = report.map_or(String::new(), |report| report.to_string());
     let details: String = failed.clone().map(|check| check.detail.clone()).collect();
     (failed.map(|check| check.name).collect(), details + &report)
 }
 
+/// The checks of a database, and the consistency conditions.
+fn checked(
+    Started { driver, cluster }: &Started<Session>,
+    expected: &Expected,
+) -> (Outcome, Option<ConsistencyReport>) {
+    let (mut outcome, mut found) = (Outcome::default(), outcome::Found::default());
+    driver.check(cluster, expected, &mut outcome, &mut found).expect("the check runs");
+    (outcome, found.report)
+}
+
 /// The expected numbers of a database after loading.
-fn loaded_rows(driver: &Driver) -> Expected {
-    Expected::new(&driver.session.settings, None)
+fn loaded_rows(started: &Started<Session>) -> Expected {
+    Expected::new(&started.driver.settings, None)
 }
 
 /// A fault: a change that none of the five transactions makes.
@@ -136,9 +145,8 @@ fn an_index_that_leads_to_fewer_rows_is_found() {
 #[test]
 fn checks_are_named_as_the_workload_names_them() {
     let driver = loaded();
-    let mut outcome = Outcome::new(&driver.session);
-    driver.check(&loaded_rows(&driver), &mut outcome).expect("the check runs");
-    let report = outcome.report.expect("all conditions");
+    let (_, report) = checked(&driver, &loaded_rows(&driver));
+    let report = report.expect("all conditions");
     let mut names = CONDITIONS.to_vec();
     names.sort_unstable();
     assert!(report.outcomes().keys().eq(&names));

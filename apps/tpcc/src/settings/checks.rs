@@ -105,15 +105,12 @@ pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
     )))
 }
 
-pub(super) fn warnings(flags: &Flags, simulated: bool) -> Vec<String> {
+pub(super) fn warnings(flags: &Flags) -> Vec<String> {
     let mut warnings = Vec::new();
-    if simulated && flags.cluster.prefault {
-        warnings.push("--set prefault changes nothing in a simulation".to_owned());
-    }
     if flags.ts_block > 1 && flags.cc != Scheme::TimestampOrdering {
         warnings.push(format!("--set ts-block changes nothing with --cc {}", flags.cc));
     }
-    if flags.wait && flags.cluster.inflight > 1 {
+    if flags.wait && flags.common.cluster.inflight > 1 {
         warnings.push(
             "--inflight changes nothing with --set wait=on: there are ten terminals in each warehouse"
                 .to_owned(),

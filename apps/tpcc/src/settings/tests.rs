@@ -19,7 +19,7 @@ fn without_flags_it_is_the_standard_mix() {
     assert_eq!(settings.population.scale(), Scale::default());
     assert_eq!((settings.time, settings.count), (Some(TIME_DEFAULT), None));
     assert_eq!(settings.txn.scheme, Scheme::TwoPhaseLocking);
-    assert_eq!(settings.cluster.inflight, 1);
+    assert_eq!(settings.common.cluster.inflight, 1);
 }
 
 #[test]

@@ -3,9 +3,8 @@
 
 use serde_json::Value;
 
-use crate::program::{
-    CHECKS, SMALL, document, good, kills, orders, prepared, temporary, text, tpcc,
-};
+use crate::TPCC;
+use crate::program::{CHECKS, SMALL, document, good, kills, orders, prepared, temporary};
 
 fn every_scheme(more: &str) {
     for cc in ["2pl", "to", "occ"] {
@@ -26,43 +25,17 @@ fn every_scheme(more: &str) {
     }
 }
 
-/// The number of flags that a help text shows, with `--help` and `--version`.
-fn flags(help: &str) -> usize {
-    let is_flag = |line: &&str| {
-        let text = line.trim_start();
-        line.len() - text.len() <= 6 && text.starts_with('-')
-    };
-    help.lines().filter(is_flag).count()
-}
-
 #[test]
 fn help_shows_few_flags_and_another_help_the_settings() {
     for arguments in ["--help", "prepare --help"] {
-        let out = text(&tpcc(arguments).stdout);
-        assert!((10..=32).contains(&flags(&out)), "{arguments}: {}: {out}", flags(&out));
-        assert!(!out.contains("--items") && !out.contains("--count"), "{out}");
+        let out = TPCC.run(arguments).out;
+        assert!((10..=32).contains(&TPCC.flags_of_help(arguments)), "{arguments}: {out}");
+        assert!(!out.contains("--items"), "{out}");
     }
-    let out = text(&tpcc("--help-settings").stdout);
+    let out = TPCC.run("--help-settings").out;
     for line in ["  ts-block=1", "  early-release=off", "  retry-for=10s", "  takeover=on"] {
         assert!(out.lines().any(|told| told == line), "{line}: {out}");
     }
-}
-
-#[test]
-fn old_names_of_flags_work_and_one_line_tells_the_new_ones() {
-    let old = "-w 1 --items 100 --customers 30 --cache-mb 8 --memory-mb 64 --threads 1 --count 20 \
-               --only payment";
-    let output = tpcc(&format!("{old} --output json"));
-    let err = text(&output.stderr);
-    assert!(output.status.success(), "{err}");
-    let document: serde_json::Value =
-        serde_json::from_str(&text(&output.stdout)).expect("a document");
-    assert_eq!(document["config"]["count"], 20);
-    assert_eq!(document["config"]["weight"], serde_json::json!([0, 100, 0, 0, 0]));
-    let told: Vec<&str> = err.lines().filter(|line| line.contains("old flags")).collect();
-    let new =
-        "--set items=100 --set customers=30 --operations 20 --weight payment --set output=json";
-    assert!(told.len() == 1 && told[0].ends_with(new), "{err}");
 }
 
 #[test]
@@ -174,9 +147,9 @@ fn commits_are_acknowledged_by_the_log() {
         let document = document(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
         assert_eq!(document["config"]["wal"], wal);
         assert!(document["counters"]["log_commits"].as_u64() > Some(200));
-        let again = tpcc(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
-        assert_eq!(again.status.code(), Some(2));
-        assert!(text(&again.stderr).contains("there is a database already"));
+        let again = TPCC.run(&format!("{shape} --wal {wal} --wal-dir {}", directory.display()));
+        assert_eq!(again.status, Some(2));
+        assert!(again.err.contains("there is a database already"));
         std::fs::remove_dir_all(&directory).expect("removed");
     }
     let simulated = document(&format!("{shape} --fabric sim --inflight 4 --wal sync"));
@@ -194,8 +167,8 @@ fn payments_of_one_warehouse_share_syncs_where_commits_release_early() {
         count("log_commits") / count("log_syncs")
     });
     assert!(per_sync[0] > 4.0 && per_sync[1] < 2.0, "{per_sync:?}");
-    let idle = tpcc(&format!("{SMALL} --operations 10 --set early-release=on"));
-    assert!(text(&idle.stderr).contains("--set early-release changes nothing with --wal off"));
+    let idle = TPCC.run(&format!("{SMALL} --operations 10 --set early-release=on"));
+    assert!(idle.err.contains("--set early-release changes nothing with --wal off"));
 }
 
 #[test]
@@ -219,9 +192,9 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
         ("prepare -w 1", &["there is a database already"]),
         ("-w 1", &["there is a database already"]),
     ] {
-        let output = tpcc(&format!("{arguments} {at}"));
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        let output = TPCC.run(&format!("{arguments} {at}"));
+        let err = output.err;
+        assert_eq!(output.status, Some(2), "{arguments}: {err}");
         assert!(words.iter().all(|word| err.contains(word)), "{arguments}: {err}");
     }
     std::fs::remove_dir_all(&directory).expect("removed");
@@ -236,43 +209,33 @@ fn a_run_that_is_killed_leaves_a_consistent_database_with_all_that_was_acknowled
 
 #[test]
 fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
-    let file = temporary("never.json");
-    for (arguments, words) in [
-        ("--warehouses 0", &["--warehouses", "from 1"][..]),
-        ("--weight 45,43,4,4,5", &["--weight", "sum to 101"]),
-        ("--compute-nodes 0", &["--compute-nodes", "1 to 58"]),
-        ("--memory-mb 64", &["--memory-mb 64", "2 warehouses need about", "use --memory-mb"]),
-        ("-w 900000", &["--warehouses 900000", "this machine has", "fewer --warehouses"]),
-        ("prepare", &["prepare", "--wal-dir"]),
-        ("run", &["run", "--wal-dir"]),
-        ("check --wal-dir /nowhere/x", &["--wal-dir /nowhere/x", "tpcc prepare"]),
-        ("--wal sync", &["--wal sync", "--wal-dir"]),
+    TPCC.refuses(&[
+        ("--warehouses 0", 2, &["--warehouses", "from 1"]),
+        ("--weight 45,43,4,4,5", 2, &["--weight", "sum to 101"]),
+        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"]),
+        ("--memory-mb 64", 2, &["--memory-mb 64", "2 warehouses need about", "use --memory-mb"]),
+        ("-w 900000", 2, &["--warehouses 900000", "this machine has", "fewer --warehouses"]),
+        ("prepare", 2, &["prepare", "--wal-dir"]),
+        ("run", 2, &["run", "--wal-dir"]),
+        ("check --wal-dir /nowhere/x", 2, &["--wal-dir /nowhere/x", "tpcc prepare"]),
+        ("--wal sync", 2, &["--wal sync", "--wal-dir"]),
         (
             "--partitioned -w 1",
+            2,
             &["--partitioned", "2 compute nodes cannot share 1", "--warehouses 2"],
         ),
-        ("--wal-dir /proc/nowhere", &["/proc/nowhere"]),
-        ("--gcl-size 512", &["--gcl-size 512", "use --gcl-size 1024"]),
-    ] {
-        let output = tpcc(&format!("{arguments} --json {}", file.display()));
-        let err = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments}: {err}");
-        assert!(output.stdout.is_empty(), "{arguments}");
-        let last = err.trim_end().lines().last().unwrap_or_default();
-        assert!(last.starts_with("tpcc: "), "{arguments}: {err}");
-        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {err}");
-        assert!(!err.contains("panicked"), "{err}");
-        assert!(!file.exists(), "{arguments}");
-    }
+        ("--wal-dir /proc/nowhere", 1, &["/proc/nowhere"]),
+        ("--gcl-size 512", 2, &["--gcl-size 512", "use --gcl-size 1024"]),
+    ]);
 }
 
 #[test]
 fn memory_that_runs_out_is_one_line_that_says_what_would_do() {
-    let output = tpcc(
+    let output = TPCC.run(
         "-w 1 --set items=500 --set customers=30 --cache-mb 8 --memory-mb 25 --compute-nodes 1 --time 60 --weight neworder",
     );
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let err = output.err;
+    assert_eq!(output.status, Some(1), "{err}");
     let last = err.trim_end().lines().last().unwrap_or_default();
     assert!(last.contains("memory exhausted: --memory-mb 25") && last.contains("use "), "{err}");
 }

@@ -5,11 +5,13 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use latchwork_processes::{shown, too_wide};
+use latchwork_processes::{Ended, shown, too_wide};
 use tempfile::TempDir;
+
+use crate::TPCC;
 
 const SMALL: &str = "-w 1 --set items=100 --set customers=30 --cache-mb 8 --memory-mb 64 --threads 1 --operations 20";
 
@@ -17,24 +19,19 @@ const SMALL: &str = "-w 1 --set items=100 --set customers=30 --cache-mb 8 --memo
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    let mut command = TPCC.command(arguments);
+    command.current_dir(directory);
     command
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-fn tpcc(directory: &TempDir, arguments: &str) -> Output {
-    command(directory, arguments).output().expect("the program starts")
+fn tpcc(directory: &TempDir, arguments: &str) -> Ended {
+    Ended::of(&mut command(directory, arguments))
 }
 
 fn good(directory: &TempDir, arguments: &str) -> (String, String) {
-    let output = tpcc(directory, arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    (out, err)
+    let ended = tpcc(directory, arguments);
+    ended.assert_good(arguments);
+    (ended.out, ended.err)
 }
 
 /// Bug: the document replaced the history, with exit status 0. Fix: the program compares the files
@@ -51,8 +48,8 @@ fn two_outputs_in_one_file_are_refused_before_any_work() {
         ("--record - --json /dev/stdout", "--record - and --json /dev/stdout"),
     ] {
         let output = tpcc(&directory, &format!("{SMALL} {arguments}"));
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        let err = output.err;
+        assert_eq!(output.status, Some(2), "{arguments}: {err}");
         assert!(err.contains(flags) && err.lines().count() == 1, "{arguments}: {err}");
         assert_eq!(names(directory.path()), ["link", "old"], "{arguments}");
     }
@@ -67,9 +64,9 @@ fn a_history_that_cannot_be_written_loses_no_result_and_leaves_no_part() {
     let temporary = directory.path().join("temporary");
     fs::create_dir(&temporary).expect("room");
     let mut command = command(&directory, &format!("{SMALL} --record /dev/full --json d.json"));
-    let output = command.env("TMPDIR", &temporary).output().expect("the program starts");
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{out}\n{err}");
+    let output = Ended::of(command.env("TMPDIR", &temporary));
+    let (out, err) = (&output.out, &output.err);
+    assert_eq!(output.status, Some(1), "{out}\n{err}");
     assert!(out.contains("[CHECK], serializability, ok"), "{out}");
     let last = err.lines().last().unwrap_or_default();
     assert!(last.contains("the history is not written: /dev/full: "), "{err}");
@@ -84,9 +81,9 @@ fn standard_error_on_a_full_device_loses_no_result() {
     let directory = TempDir::new().expect("a directory");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
     let mut command = command(&directory, &format!("{SMALL} --set interval=0.001 --json d.json"));
-    let output = command.stderr(full).output().expect("the program starts");
-    let out = text(&output.stdout);
-    assert!(output.status.success(), "{output:?}");
+    let output = Ended::of(command.stderr(full));
+    let out = &output.out;
+    assert!(output.status == Some(0), "{output:?}");
     assert!(out.contains("[Summary] "), "{out}");
     assert!(directory.path().join("d.json").exists());
 }
@@ -106,8 +103,8 @@ fn a_history_goes_into_a_fifo_that_has_a_reader() {
     let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("coreutils").success());
     let refused = tpcc(&directory, &format!("{SMALL} --record fifo"));
-    let told = text(&refused.stderr);
-    assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+    let told = refused.err;
+    assert_eq!((refused.status, told.lines().count()), (Some(2), 1), "{told}");
     assert!(told.contains("--record fifo: it is a FIFO, and no process has it open for"), "{told}");
 
     // The test opens the FIFO for reading and writing, so that the open waits for no writer.
@@ -143,13 +140,13 @@ fn a_history_replaces_the_target_of_a_link_when_the_run_is_over() {
     symlink("inner/target", &link).expect("a link");
     // A failed run leaves the old history.
     let failed = tpcc(&directory, &format!("{SMALL} --record link --memory-mb 5"));
-    assert!(!failed.status.success());
+    assert!(failed.status != Some(0));
     assert_eq!(fs::read(&target).expect("it is there"), b"old");
     good(&directory, &format!("{SMALL} --record link"));
     assert!(link.is_symlink());
     assert!(fs::read(&target).expect("it is there").starts_with(b"{\"format\":"));
     assert_eq!(names(&directory.path().join("inner")), ["target"]);
-    let told = text(&tpcc(&directory, &format!("{SMALL} --record -")).stderr);
+    let told = tpcc(&directory, &format!("{SMALL} --record -")).err;
     assert!(told.contains("--record -: standard output has the result; name a file"), "{told}");
 }
 

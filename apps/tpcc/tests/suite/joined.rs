@@ -6,7 +6,8 @@ use std::time::Duration;
 use latchwork_processes::{Ended, Memory, one_document};
 use serde_json::Value;
 
-const TPCC: &str = env!("CARGO_BIN_EXE_tpcc");
+use crate::TPCC;
+
 const LIMIT: Duration = Duration::from_secs(60);
 /// With these flags no transaction is given up, even on a busy machine.
 const SMALL: &str = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --operations 600 --set retry-for=60";
@@ -28,7 +29,7 @@ fn counted(document: &Value, name: &str) -> u64 {
 fn every_scheme_keeps_the_conditions_on_the_same_memory_nodes_one_after_the_other() {
     let memory = Memory::start(2, 256 << 20);
     for cc in ["2pl", "to", "occ"] {
-        let ended = memory.start_program(TPCC, 3, &format!("{SMALL} --cc {cc}")).wait(LIMIT);
+        let ended = memory.start_program(TPCC.0, 3, &format!("{SMALL} --cc {cc}")).wait(LIMIT);
         let document = document(&ended, 17);
         assert_eq!(document["ops"], 600, "{cc}: as many as were asked for, all together");
         assert_eq!(document["nodes"].as_array().map(Vec::len), Some(5), "{cc}");
@@ -41,7 +42,7 @@ fn the_histories_of_all_processes_are_one_that_is_serializable() {
     let memory = Memory::start(2, 96 << 20);
     let history = memory.directory().join("history");
     let flags = format!("{SMALL} --record {}", history.display());
-    let ended = memory.start_program(TPCC, 3, &flags).wait(LIMIT);
+    let ended = memory.start_program(TPCC.0, 3, &flags).wait(LIMIT);
     document(&ended, 18);
     let text = std::fs::read_to_string(&history).expect("a history");
     assert!(text.lines().count() > 600, "all transactions, and the first line");
@@ -57,7 +58,7 @@ fn processes_that_are_partitions_commit_together_and_log_apart() {
     let logs = memory.directory().join("logs");
     let flags =
         format!("{SMALL} --partitioned --distribution-ratio 50 --wal-dir {}", logs.display());
-    let ended = memory.start_program(TPCC, 3, &flags).wait(LIMIT);
+    let ended = memory.start_program(TPCC.0, 3, &flags).wait(LIMIT);
     for process in &ended {
         assert_eq!(process.status, Some(0), "{}", process.err);
     }
@@ -70,7 +71,7 @@ fn processes_that_are_partitions_commit_together_and_log_apart() {
         assert!(std::fs::read_dir(&own).expect("a directory").count() > 1, "{}", own.display());
     }
     // A second run must not write into the logs of the first.
-    let again = memory.start_program(TPCC, 3, &flags).wait(LIMIT);
+    let again = memory.start_program(TPCC.0, 3, &flags).wait(LIMIT);
     for process in &again {
         assert_eq!(process.status, Some(2), "{}", process.err);
         assert!(process.err.contains("there is a database already"), "{}", process.err);
@@ -91,7 +92,7 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
         ("--nic connectx5", "only simulated networks"),
         ("-w 3", "start memory nodes with --memory-mb "),
     ] {
-        for process in memory.start_program(TPCC, 1, flags).wait(LIMIT) {
+        for process in memory.start_program(TPCC.0, 1, flags).wait(LIMIT) {
             assert_eq!(process.status, Some(2), "{flags}: {}", process.err);
             assert_eq!(process.err.lines().count(), 1, "{}", process.err);
             assert!(process.err.contains(word), "{flags}: {}", process.err);
@@ -103,7 +104,7 @@ fn what_takes_all_nodes_in_one_process_is_refused_in_a_line() {
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 96 << 20);
     let flags = "-w 3 --set items=200 --set customers=30 --threads 1 --cache-mb 8 --time 60 --set member-lease=8";
-    let mut program = memory.start_program(TPCC, 3, flags);
+    let mut program = memory.start_program(TPCC.0, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(0);
     let ended = program.wait(LIMIT);

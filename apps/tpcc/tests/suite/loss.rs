@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use latchwork_processes::Ended;
 use latchwork_runtime::{Clock, Time};
 
-use crate::program::{figure, good, orders, prepared, temporary, text, tpcc};
+use crate::TPCC;
+use crate::program::{figure, good, orders, prepared, temporary};
 
 const SHAPE: &str = "--cache-mb 16 --memory-mb 256 --threads 1";
 /// The time that the witness may take on a busy machine: a second, and more when several threads
@@ -45,23 +47,23 @@ fn cut(directory: &Path, node: u8, length: u64) -> PathBuf {
     copy
 }
 
-fn check(directory: &Path, flags: &str) -> Output {
-    tpcc(&format!("check --wal-dir {} {SHAPE} --compute-nodes 1 {flags}", directory.display()))
+fn check(directory: &Path, flags: &str) -> Ended {
+    TPCC.run(&format!("check --wal-dir {} {SHAPE} --compute-nodes 1 {flags}", directory.display()))
 }
 
 /// The number of orders that a check finds.
-fn orders_in(output: &Output) -> u64 {
-    let err = text(&output.stderr);
+fn orders_in(output: &Ended) -> u64 {
+    let err = &output.err;
     let line = err.lines().find(|line| line.starts_with("check  tpcc-3.3.2.06 "));
     figure(line.unwrap_or_else(|| panic!("the sixth condition: {err}")), "ok     ")
 }
 
 /// Checks the error after a detected loss: the error names the file and what to do.
-fn assert_noticed(output: &Output, file: &Path) {
-    let err = text(&output.stderr);
+fn assert_noticed(output: &Ended, file: &Path) {
+    let err = &output.err;
     let last = err.trim_end().lines().last().unwrap_or_default();
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert_eq!(output.status, Some(1), "{err}");
     for word in [&name[..], "byte", "--set accept-loss=on"] {
         assert!(last.contains(word), "{word}: {last}");
     }
@@ -100,8 +102,8 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
             let copy = cut(&directory, node, (length - 200) * part / (parts - 1));
             assert_noticed(&check(&copy, ""), &last_segment(&copy, node));
             let accepted = check(&copy, "--set accept-loss=on");
-            let err = text(&accepted.stderr);
-            assert!(accepted.status.success(), "{err}");
+            let err = &accepted.err;
+            assert!(accepted.status == Some(0), "{err}");
             let told = err.lines().filter(|line| line.starts_with("tpcc: accept-loss: node "));
             let told: Vec<_> = told.collect();
             assert!(told.iter().any(|line| line.contains(" commits or more are missing")), "{err}");
@@ -122,7 +124,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
                 ));
                 fs::remove_file(&history).expect("a history");
                 let again = check(&copy, "");
-                assert!(again.status.success(), "it was accepted: {}", text(&again.stderr));
+                assert!(again.status == Some(0), "it was accepted: {}", again.err);
                 assert!(orders_in(&again) > left);
             }
             fs::remove_dir_all(&copy).expect("removed");
@@ -136,8 +138,7 @@ fn cut_what_was_closed(flags: &str, parts: u64) {
 fn killed_run(directory: &Path, flags: &str, after: Duration) -> Vec<(Time, u64)> {
     let at = format!("run --wal-dir {} {SHAPE} {flags}", directory.display());
     let often = "--warmup 0 --time 60 --set interval=0.1 --set checkpoint=0";
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-    command.args(format!("{at} {often}").split_whitespace());
+    let mut command = TPCC.command(&format!("{at} {often}"));
     let mut running =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let (mut said, mut acknowledged) = (Vec::new(), 0);
@@ -182,14 +183,14 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
             // Most of the lengths are near the end, where only this log may show the loss.
             let copy = cut(&directory, 0, length - (length >> part));
             let output = check(&copy, "");
-            if output.status.success() {
+            if output.status == Some(0) {
                 let left = orders_in(&output);
                 assert!(left >= before + old, "{left} of {before} and {old} to {all}");
             } else {
                 *noticed += 1;
                 assert_noticed(&output, &last_segment(&copy, 0));
                 let accepted = check(&copy, "--set accept-loss=on");
-                assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+                assert!(accepted.status == Some(0), "{}", accepted.err);
                 assert!(orders_in(&accepted) >= before, "the checkpoint has them");
             }
             fs::remove_dir_all(&copy).expect("removed");
@@ -203,8 +204,8 @@ fn a_log_of_a_killed_run_that_lost_its_end_is_an_error_or_has_lost_nothing_older
 
 /// Runs a check on a directory that cannot be written. The directory is a read-only mount if this
 /// process may mount, else its permissions forbid writing. `None` if neither works.
-fn check_read_only(directory: &Path) -> Option<Output> {
-    let program = env!("CARGO_BIN_EXE_tpcc");
+fn check_read_only(directory: &Path) -> Option<Ended> {
+    let program = TPCC.0;
     let at = directory.display();
     let check = format!("check --wal-dir {at} {SHAPE} --compute-nodes 1");
     let mount = format!("mount --bind {at} {at} && mount -o remount,bind,ro {at}");
@@ -214,12 +215,12 @@ fn check_read_only(directory: &Path) -> Option<Output> {
         .is_ok_and(|output| output.status.success());
     if can_mount {
         let script = format!("{mount} && exec {program} {check}");
-        return Command::new("unshare").args(["-m", "sh", "-c", &script]).output().ok();
+        return Some(Ended::of(Command::new("unshare").args(["-m", "sh", "-c", &script])));
     }
     let allow = |mode| fs::set_permissions(directory, fs::Permissions::from_mode(mode));
     allow(0o555).expect("changed");
     let is_denied = fs::File::create(directory.join("writable")).is_err();
-    let output = is_denied.then(|| tpcc(&check));
+    let output = is_denied.then(|| TPCC.run(&check));
     allow(0o755).expect("changed");
     output
 }
@@ -238,7 +239,7 @@ fn a_database_on_a_file_system_that_cannot_be_written_can_be_checked() {
             eprintln!("skipped: this user can write everywhere, and may not mount");
             break;
         };
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status == Some(0), "{}", output.err);
         assert_eq!(orders_in(&output), expected);
         assert_eq!(lock.exists(), with_lock, "none is made");
     }
@@ -250,25 +251,25 @@ fn a_database_that_is_at_work_is_not_checked() {
     let directory = prepared("-w 2");
     let flags =
         format!("run --wal-dir {} {SHAPE} --time 60 --set interval=0.1", directory.display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-    command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut command = TPCC.command(&flags);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = command.spawn().expect("the program starts");
     let mut out = BufReader::new(running.stdout.take().expect("piped"));
     out.read_line(&mut String::new()).expect("it says how it goes");
     let output = check(&directory, "");
-    let err = text(&output.stderr);
+    let err = &output.err;
     let by = format!("is in use by process {}", running.id());
     running.kill().expect("it runs");
     running.wait().expect("it ends");
-    assert!(output.status.code() == Some(1) && err.contains(&by), "{err}");
-    assert!(check(&directory, "").status.success(), "the lock ended with the process");
+    assert!(output.status == Some(1) && err.contains(&by), "{err}");
+    assert!(check(&directory, "").status == Some(0), "the lock ended with the process");
     fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
 fn a_loss_can_only_be_accepted_of_a_log_that_is_recovered() {
-    let output = tpcc("prepare --wal-dir /nowhere/x --set accept-loss=on");
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
+    let output = TPCC.run("prepare --wal-dir /nowhere/x --set accept-loss=on");
+    let err = &output.err;
+    assert_eq!(output.status, Some(2), "{err}");
     assert!(err.contains("--set accept-loss: ") && err.contains("run or check"), "{err}");
 }

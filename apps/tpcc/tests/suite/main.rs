@@ -8,3 +8,7 @@ mod partitioned;
 mod program;
 mod rdma;
 mod signals;
+
+use latchwork_processes::Tested;
+
+const TPCC: Tested = Tested(env!("CARGO_BIN_EXE_tpcc"));

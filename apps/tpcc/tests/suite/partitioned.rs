@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use crate::program::{SMALL, document, good, kills, orders, prepared, temporary, text, tpcc};
+use crate::TPCC;
+use crate::program::{SMALL, document, good, kills, orders, prepared, temporary};
 
 fn counted(document: &Value, name: &str) -> u64 {
     document["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}"))
@@ -116,9 +117,9 @@ fn a_database_is_partitioned_or_shared_from_run_to_run_and_each_finds_what_was_t
         expected += completed - counted(&document, "new_order_rollbacks");
         assert_eq!(orders(&at), expected, "{flags}");
     }
-    let output = tpcc(&format!("run {at} --partitioned --compute-nodes 3"));
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
+    let output = TPCC.run(&format!("run {at} --partitioned --compute-nodes 3"));
+    let err = output.err;
+    assert_eq!(output.status, Some(2), "{err}");
     assert!(err.contains("--partitioned: 3 compute nodes cannot share 4 warehouses"), "{err}");
     let (_, err) = good(&format!("check {at} --partitioned --compute-nodes 2"));
     assert!(err.contains("of transactions over several nodes "), "{err}");

@@ -1,14 +1,7 @@
 //! The effects of signals on the program and on its log.
 
-#[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
-mod child;
-use child::Running;
-
+use crate::TPCC;
 use crate::program::{CHECKS, good, orders, prepared};
-
-fn tpcc(arguments: &str) -> Running {
-    Running::start(env!("CARGO_BIN_EXE_tpcc"), arguments)
-}
 
 const LONG: &str = "--cache-mb 16 --memory-mb 256 --threads 1 --time 600 --warmup 0.1";
 
@@ -17,12 +10,12 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
     let directory = prepared("");
     let at = format!("--wal-dir {}", directory.display());
     let before = orders(&at);
-    let mut running = tpcc(&format!("run {LONG} {at} --weight neworder --set output=json"));
+    let mut running = TPCC.start(&format!("run {LONG} {at} --weight neworder --set output=json"));
     running.reach("run");
     running.signal("TERM");
     let ended = running.end();
     assert_eq!(ended.status, Some(0), "{}", ended.err);
-    let document: serde_json::Value = serde_json::from_str(&ended.out).expect("a document");
+    let document = ended.json();
     assert_eq!(document["stopped"], "SIGTERM");
     let checks = document["checks"].as_object().expect("checks");
     assert_eq!(checks.len(), CHECKS);
@@ -36,7 +29,7 @@ fn a_signal_ends_the_run_and_what_it_acknowledged_is_in_the_log() {
 #[test]
 fn terminals_that_wait_are_ended_too() {
     let flags = "-w 1 --set items=200 --set customers=30 --compute-nodes 1 --set wait=on";
-    let mut running = tpcc(&format!("{flags} {LONG}"));
+    let mut running = TPCC.start(&format!("{flags} {LONG}"));
     running.reach("run");
     running.signal("INT");
     let ended = running.end();
@@ -46,13 +39,10 @@ fn terminals_that_wait_are_ended_too() {
 
 #[test]
 fn while_it_loads_a_signal_is_one_line_and_its_own_status() {
-    let mut running = tpcc("-w 20 --threads 1");
+    let mut running = TPCC.start("-w 20 --threads 1");
     running.reach("load");
     running.signal("TERM");
-    let ended = running.end();
-    assert_eq!(ended.status, Some(143), "{}", ended.err);
-    assert!(ended.err.ends_with("tpcc: ended by SIGTERM before it had a result\n"));
-    assert!(ended.out.is_empty());
+    running.end().assert_ended_by("TERM", 143);
 }
 
 #[test]
@@ -65,7 +55,7 @@ fn logs_are_lines_of_what_operators_want_to_know() {
     let line = err.lines().find(|line| line.contains(" INFO latchwork_wal::"));
     let line = line.unwrap_or_else(|| panic!("a line: {err}"));
     assert!(line.contains("replayed") && line.starts_with("20"), "{line}");
-    let wrong = tpcc(&format!("{at} --log loud")).end();
+    let wrong = TPCC.run(&format!("{at} --log loud"));
     assert_eq!(wrong.status, Some(2));
     assert!(wrong.err.contains("--log") && wrong.err.contains("off, error, warn"), "{}", wrong.err);
     std::fs::remove_dir_all(&directory).expect("removed");

@@ -1,67 +1,34 @@
 //! The program from its users' view: accepted flags, output, and exit status.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use crate::YCSB;
 
 /// Flags for a cluster that starts within moments.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --operations 2000 --threads 1";
 
-fn ycsb(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
-    command.args(arguments.split_whitespace()).output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
-}
-
-/// Runs the program, demands success, and returns standard output.
-fn good(arguments: &str) -> String {
-    let output = ycsb(arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    assert!(out.contains("[CHECK], tree, ok") || arguments.contains("--json -"), "{out}");
-    assert!(!out.contains("FAILED") && !err.contains("FAILED"), "{arguments}\n{out}\n{err}");
-    out
-}
-
-fn temporary(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("latchwork-ycsb-{}-{name}", std::process::id()))
-}
-
 #[test]
 fn help_describes_the_commands() {
-    let out = text(&ycsb("--help").stdout);
+    let out = YCSB.run("--help").out;
     for word in ["load", "run", "check", "--protocol", "--gcl-size", "-P", "linearizability"] {
-        let all = out.clone() + &text(&ycsb("check --help").stdout);
+        let all = out.clone() + &YCSB.run("check --help").out;
         assert!(all.contains(word), "{word}: {all}");
     }
-    assert!(ycsb("--version").status.success());
-}
-
-/// The number of flags that a help text shows, with `--help` and `--version`.
-fn flags(help: &str) -> usize {
-    let is_flag = |line: &&str| {
-        let text = line.trim_start();
-        line.len() - text.len() <= 6 && text.starts_with('-')
-    };
-    help.lines().filter(is_flag).count()
+    assert!(YCSB.run("--version").status == Some(0));
 }
 
 #[test]
 fn help_shows_few_flags_and_another_help_the_settings() {
     for arguments in ["--help", "run --help"] {
-        let out = text(&ycsb(arguments).stdout);
-        assert!((10..=32).contains(&flags(&out)), "{arguments}: {}: {out}", flags(&out));
+        let out = YCSB.run(arguments).out;
+        assert!((10..=32).contains(&YCSB.flags_of_help(arguments)), "{arguments}: {out}");
         assert!(out.contains("--help-settings") && !out.contains("--evict-batch"), "{out}");
     }
-    let out = text(&ycsb("--help-settings").stdout);
+    let out = YCSB.run("--help-settings").out;
     assert!(out.lines().any(|line| line == "  evict-batch=8"), "{out}");
 }
 
 #[test]
 fn lines_of_ycsb_stand_on_standard_output() {
-    let out = good(SMALL);
+    let out = YCSB.checked(SMALL, &["tree"]).out;
     for line in [
         "[OVERALL], RunTime(ms), ",
         "[OVERALL], Throughput(ops/sec), ",
@@ -83,24 +50,23 @@ fn lines_of_ycsb_stand_on_standard_output() {
 
 #[test]
 fn loading_is_measured_as_inserts() {
-    let out = good(&format!("load {SMALL}"));
+    let out = YCSB.checked(&format!("load {SMALL}"), &["tree"]).out;
     assert!(out.contains("[INSERT], Operations, 2000\n"), "{out}");
-    let bulk = good(&format!("load --load-by bulk {SMALL}"));
+    let bulk = YCSB.checked(&format!("load --load-by bulk {SMALL}"), &["tree"]).out;
     assert!(bulk.contains("[OVERALL], Throughput(ops/sec), "), "{bulk}");
 }
 
 #[test]
 fn a_check_also_looks_for_an_order_that_explains_everything() {
     for workload in ["a", "f"] {
-        let out = good(&format!("check -w {workload} {SMALL} --operations 20000"));
-        assert!(out.contains("[CHECK], linearizability, ok"), "{out}");
+        let arguments = format!("check -w {workload} {SMALL} --operations 20000");
+        YCSB.checked(&arguments, &["tree", "linearizability"]);
     }
 }
 
 #[test]
 fn the_document_is_complete_and_alone_on_standard_output() {
-    let out = good(&format!("-w f {SMALL} --json -"));
-    let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
+    let document = YCSB.document(&format!("-w f {SMALL}"));
     assert_eq!(document["schema"], 1);
     assert_eq!(document["app"], "ycsb");
     assert_eq!(document["ops"], 2000);
@@ -117,9 +83,8 @@ fn the_document_is_complete_and_alone_on_standard_output() {
 fn the_document_says_what_each_worker_had_of_the_cores() {
     // The system counts the CPU time of a running thread at clock ticks, so the run takes many
     // ticks.
-    let flags = "--compute-nodes 2 --threads 2 --operations 100000 --json -";
-    let out = good(&format!("{SMALL} {flags}"));
-    let document: serde_json::Value = serde_json::from_str(&out).expect("nothing but JSON");
+    let flags = "--compute-nodes 2 --threads 2 --operations 100000";
+    let document = YCSB.document(&format!("{SMALL} {flags}"));
     let conditions = &document["conditions"];
     assert_eq!(conditions["machines"].as_array().map(Vec::len), Some(1), "{conditions}");
     let workers = conditions["workers"].as_array().expect("workers");
@@ -138,15 +103,15 @@ fn the_document_says_what_each_worker_had_of_the_cores() {
 
 #[test]
 fn a_target_is_kept_and_measured_from_intended_starts() {
-    let file = temporary("target.json");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("target.json");
     let arguments = format!(
         "-w c --cache-mb 8 -p recordcount=2000 --target 2000 --time 1 --warmup 0.1 --json {}",
         file.display()
     );
-    let out = good(&arguments);
+    let out = YCSB.checked(&arguments, &["tree"]).out;
     assert!(out.contains("[Intended-READ], Operations, "), "{out}");
     let written = std::fs::read_to_string(&file).expect("a document");
-    std::fs::remove_file(&file).expect("removed");
     let document: serde_json::Value = serde_json::from_str(&written).expect("JSON");
     let ops = document["ops"].as_u64().expect("a number");
     assert!((1500..=2001).contains(&ops), "{ops} operations in a second at 2000 per second");
@@ -154,9 +119,8 @@ fn a_target_is_kept_and_measured_from_intended_starts() {
 
 #[test]
 fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
-    let file = temporary("never.json");
-    for (arguments, status, words) in [
-        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"][..]),
+    YCSB.refuses(&[
+        ("--compute-nodes 0", 2, &["--compute-nodes", "1 to 58"]),
         ("--compute-nodes 59", 2, &["--compute-nodes", "1 to 58"]),
         ("--memory-nodes 0", 2, &["--memory-nodes", "1 to 1024"]),
         ("--gcl-size 3000", 2, &["--gcl-size", "power of two"]),
@@ -167,15 +131,5 @@ fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
         ("-P /nowhere/file", 2, &["/nowhere/file"]),
         ("--memory-mb 16 -p recordcount=100000", 1, &["memory exhausted", "--memory-mb 16", "use"]),
         ("load --memory-mb 16 -p recordcount=100000", 1, &["memory exhausted", "--memory-mb 16"]),
-    ] {
-        let output = ycsb(&format!("{arguments} --json {}", file.display()));
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{arguments}: {err}");
-        assert!(output.stdout.is_empty(), "{arguments}");
-        let last = err.trim_end().lines().last().unwrap_or_default();
-        assert!(last.starts_with("ycsb: "), "{arguments}: {err}");
-        assert!(words.iter().all(|word| last.contains(word)), "{arguments}: {err}");
-        assert!(!err.contains("panicked"), "{err}");
-        assert!(!file.exists(), "{arguments}");
-    }
+    ]);
 }

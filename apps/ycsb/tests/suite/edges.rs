@@ -5,11 +5,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-use latchwork_processes::{shown, too_wide};
+use latchwork_processes::{Ended, shown, too_wide};
 use tempfile::TempDir;
+
+use crate::YCSB;
 
 const SMALL: &str = "--cache-mb 4 -p recordcount=500 --operations 500 --threads 1";
 
@@ -17,25 +19,20 @@ const SMALL: &str = "--cache-mb 4 -p recordcount=500 --operations 500 --threads 
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(directory: &TempDir, arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
-    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    let mut command = YCSB.command(arguments);
+    command.current_dir(directory);
     command
 }
 
-fn ycsb(directory: &TempDir, arguments: &str) -> Output {
-    command(directory, arguments).output().expect("the program starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("text")
+fn ycsb(directory: &TempDir, arguments: &str) -> Ended {
+    Ended::of(&mut command(directory, arguments))
 }
 
 /// Runs the program, demands success, and returns standard output and standard error.
 fn good(directory: &TempDir, arguments: &str) -> (String, String) {
-    let output = ycsb(directory, arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    (out, err)
+    let ended = ycsb(directory, arguments);
+    ended.assert_good(arguments);
+    (ended.out, ended.err)
 }
 
 /// Bug: an output under the name of an input replaced the input, with exit status 0. Fix: the
@@ -68,8 +65,8 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
             .map(|name| fs::read(directory.path().join(name)).expect("it is there"))
             .into();
         let output = ycsb(&directory, &format!("{SMALL} {arguments}"));
-        let err = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {err}");
+        let err = output.err;
+        assert_eq!(output.status, Some(2), "{arguments}: {err}");
         assert!(err.contains(flags) && err.lines().count() == 1, "{arguments}: {err}");
         let new: Vec<_> = ["properties", "config.toml", "nic.toml"]
             .map(|name| fs::read(directory.path().join(name)).expect("it is there"))
@@ -80,10 +77,9 @@ fn an_output_that_is_also_an_input_is_refused_before_any_work() {
     // lines.
     let both = directory.path().join("both");
     let file = fs::File::create(&both).expect("room");
-    let output = command(&directory, &format!("{SMALL} --json both")).stdout(file).output();
-    let output = output.expect("the program starts");
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
+    let output = Ended::of(command(&directory, &format!("{SMALL} --json both")).stdout(file));
+    let err = output.err;
+    assert_eq!(output.status, Some(2), "{err}");
     assert!(err.contains("--json both and standard output"), "{err}");
 }
 
@@ -93,18 +89,16 @@ fn an_output_on_a_full_device_loses_no_other_output() {
     let directory = TempDir::new().expect("a directory");
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
     let arguments = format!("{SMALL} --json j.json --log trace");
-    let output = command(&directory, &arguments).stderr(full()).output();
-    let output = output.expect("the program starts");
-    assert!(output.status.success(), "{output:?}");
-    assert!(text(&output.stdout).contains("[OVERALL], Throughput"), "{output:?}");
+    let output = Ended::of(command(&directory, &arguments).stderr(full()));
+    assert!(output.status == Some(0), "{output:?}");
+    assert!(output.out.contains("[OVERALL], Throughput"), "{output:?}");
     fs::remove_file(directory.path().join("j.json")).expect("a document");
 
     // If the result itself cannot be printed, the status says so.
     let arguments = format!("{SMALL} --json j.json");
-    let output = command(&directory, &arguments).stdout(full()).output();
-    let output = output.expect("the program starts");
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let output = Ended::of(command(&directory, &arguments).stdout(full()));
+    let err = output.err;
+    assert_eq!(output.status, Some(1), "{err}");
     assert!(err.contains("the result cannot be written to standard output: "), "{err}");
     assert!(directory.path().join("j.json").exists());
 }
@@ -114,9 +108,9 @@ fn an_output_on_a_full_device_loses_no_other_output() {
 fn help_on_a_full_device_is_an_error() {
     let directory = TempDir::new().expect("a directory");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-    let output = command(&directory, "--help").stdout(full).output().expect("the program starts");
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let output = Ended::of(command(&directory, "--help").stdout(full));
+    let err = output.err;
+    assert_eq!(output.status, Some(1), "{err}");
     assert!(err.contains("cannot be written to standard output: "), "{err}");
 }
 
@@ -124,17 +118,17 @@ fn help_on_a_full_device_is_an_error() {
 fn proportions_that_do_not_add_up_to_a_number_are_reported_as_that() {
     let directory = TempDir::new().expect("a directory");
     let output = ycsb(&directory, "-p readproportion=1e308 -p updateproportion=1e308");
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
+    let err = output.err;
+    assert_eq!(output.status, Some(2), "{err}");
     assert!(err.contains("are too large to add up") && !err.contains("all 0"), "{err}");
 }
 
 /// Runs an impossible command line, and returns the single line of the error.
 fn refused(directory: &TempDir, arguments: &str) -> String {
     let output = ycsb(directory, arguments);
-    let err = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments}\n{err}");
-    assert!(output.stdout.is_empty() && err.lines().count() == 1, "{arguments}\n{err}");
+    let err = output.err;
+    assert_eq!(output.status, Some(2), "{arguments}\n{err}");
+    assert!(output.out.is_empty() && err.lines().count() == 1, "{arguments}\n{err}");
     err
 }
 
@@ -191,7 +185,7 @@ fn a_document_goes_into_a_device_or_a_fifo_and_what_was_there_stays() {
     // The FIFO is large enough for the whole text.
     let mut got = vec![0; 1 << 16];
     let length = reader.read(&mut got).expect("it was written");
-    let got = text(&got[..length]);
+    let got = String::from_utf8_lossy(&got[..length]);
     assert!(got.contains("\"app\": \"ycsb\"") && got.ends_with("}\n"), "{got}");
     assert!(fs::symlink_metadata(fifo).expect("it is there").file_type().is_fifo());
 }
@@ -260,7 +254,7 @@ fn sizes_and_times_have_one_grammar_wherever_they_stand() {
     assert!(told.contains("256M"), "{told}");
     let told = refused(&directory, "-p maxexecutiontime=5d");
     assert!(told.contains("500ms"), "{told}");
-    let help = text(&ycsb(&directory, "--help").stdout);
+    let help = ycsb(&directory, "--help").out;
     let help: Vec<_> = help.split_whitespace().collect();
     assert!(help.join(" ").contains("Times: 500us, 20ms, 4s, 2m, 1h."), "{help:?}");
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use latchwork_processes::{Memory, one_document};
 use serde_json::Value;
 
-const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
+use crate::YCSB;
+
 const LIMIT: Duration = Duration::from_secs(60);
 const SMALL: &str = "-p recordcount=8000 --operations 1500 --threads 1 --cache-mb 8";
 
@@ -16,7 +17,7 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
     let memory = Memory::start(2, 40 << 20);
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL}");
-        let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);
+        let ended = memory.start_program(YCSB.0, 3, &flags).wait(LIMIT);
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
@@ -39,7 +40,7 @@ fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
     let flags = "run -p recordcount=1000 --time 60 --threads 1 --cache-mb 8 --set member-lease=8";
-    let mut program = memory.start_program(YCSB, 3, flags);
+    let mut program = memory.start_program(YCSB.0, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(2);
     let ended = program.wait(LIMIT);
@@ -60,7 +61,7 @@ fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
     // the warm-up ends for all when the last process is warm.
     for (process, flags) in [(0, "--warmup 0.1"), (2, "--warmup auto -w c")] {
         let flags = format!("run -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
-        let mut program = memory.start_program(YCSB, 3, &flags);
+        let mut program = memory.start_program(YCSB.0, 3, &flags);
         program.wait_for_line_that("run: ", |line| !line.contains(" %, 0 "), LIMIT);
         program.signal(process, "TERM");
         let ended = program.wait(LIMIT);
@@ -91,7 +92,7 @@ fn a_signal_while_they_load_or_warm_up_ends_all_with_its_status() {
         (2, "run: ", "-p recordcount=1000 --warmup 600"),
     ] {
         let flags = format!("run {flags} --threads 1 --cache-mb 8");
-        let mut program = memory.start_program(YCSB, 3, &flags);
+        let mut program = memory.start_program(YCSB.0, 3, &flags);
         program.wait_for_line(begun, LIMIT);
         program.signal(process, "INT");
         for process in program.wait(LIMIT) {
@@ -123,7 +124,7 @@ fn processes_with_other_flags_are_found_at_the_start() {
             [one, one, other].map(|own| format!("--threads 1 --cache-mb 8 --time 600 {own}"));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let mut swapped = 0;
-        for process in memory.start_unlike(YCSB, &flags).wait(LIMIT) {
+        for process in memory.start_unlike(YCSB.0, &flags).wait(LIMIT) {
             assert_eq!(process.status, Some(2), "{}", process.err);
             let [line] = process.said()[..] else { panic!("one line: {}", process.err) };
             assert!(line.ends_with("start all processes of a run with the same flags"), "{line}");

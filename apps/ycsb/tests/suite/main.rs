@@ -8,3 +8,7 @@ mod matrix;
 mod rdma;
 mod signals;
 mod simulated;
+
+use latchwork_processes::Tested;
+
+const YCSB: Tested = Tested(env!("CARGO_BIN_EXE_ycsb"));

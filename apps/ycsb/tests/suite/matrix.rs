@@ -1,17 +1,10 @@
 //! Every workload under both protocols on one, two and four compute nodes, with successful checks.
 //! Also unusual sizes of records and caches.
 
-use std::process::Command;
+use crate::YCSB;
 
 fn good(arguments: &str) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
-    let output = command.args(arguments.split_whitespace()).output().expect("the program starts");
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    for check in ["operations", "records", "dataintegrity", "tree"] {
-        assert!(out.contains(&format!("[CHECK], {check}, ok")), "{arguments}\n{out}\n{err}");
-    }
+    YCSB.checked(arguments, &["operations", "records", "dataintegrity", "tree"]);
 }
 
 fn all_workloads(protocol: &str) {

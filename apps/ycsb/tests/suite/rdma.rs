@@ -8,7 +8,8 @@ use std::time::Duration;
 use latchwork_processes::{Memory, one_document};
 use serde_json::Value;
 
-const YCSB: &str = env!("CARGO_BIN_EXE_ycsb");
+use crate::YCSB;
+
 const LIMIT: Duration = Duration::from_secs(240);
 const SMALL: &str = "-p recordcount=60 --threads 1 --cache-mb 4 --inflight 2 --set deadline=60s";
 
@@ -21,7 +22,7 @@ fn every_workload_runs_on_devices_and_its_checks_hold() {
     let Some(memory) = Memory::start_on_devices(2, 160 << 20) else { return };
     for workload in ["a", "b", "c", "d", "e", "f"] {
         let flags = format!("check -w {workload} {SMALL} --operations 40");
-        let ended = memory.start_program(YCSB, 3, &flags).wait(LIMIT);
+        let ended = memory.start_program(YCSB.0, 3, &flags).wait(LIMIT);
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");
         assert!(checks.values().all(|check| check == "ok"), "{workload}: {checks:?}");
@@ -36,7 +37,7 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(memory) = Memory::start_on_devices(2, 64 << 20) else { return };
     let flags = format!("run {SMALL} --time 200 --set member-lease=15");
-    let mut program = memory.start_program(YCSB, 3, &flags);
+    let mut program = memory.start_program(YCSB.0, 3, &flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(2);
     let ended = program.wait(LIMIT);

@@ -1,33 +1,22 @@
 //! The effects of signals on the program, from loading to the second signal.
 
-#[path = "../../../../crates/measure/harness/tests/child/mod.rs"]
-mod child;
-
 use serde_json::Value;
 
-use child::{Ended, Running};
+use crate::YCSB;
 
 /// Flags for a table that is loaded at once, and a run so long that only a signal ends it.
 const SMALL: &str = "--cache-mb 8 -p recordcount=2000 --threads 1 --time 600";
 
-fn ycsb(arguments: &str) -> Running {
-    Running::start(env!("CARGO_BIN_EXE_ycsb"), arguments)
-}
-
 /// Sends a signal during the run, and returns the document.
 fn drained(signal: &str, arguments: &str) -> Value {
-    let mut running = ycsb(&format!("{SMALL} {arguments} --json -"));
+    let mut running = YCSB.start(&format!("{SMALL} {arguments} --json -"));
     running.reach("run");
     running.signal(signal);
-    let Ended { status, out, err } = running.end();
-    assert_eq!(status, Some(0), "{err}");
+    let ended = running.end();
+    ended.assert_good(arguments);
     let told = format!("ycsb: SIG{signal}: the run ends here; ");
-    assert!(err.lines().any(|line| line.starts_with(&told)), "{err}");
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
-}
-
-fn last(err: &str) -> &str {
-    err.trim_end().lines().last().unwrap_or_default()
+    assert!(ended.err.lines().any(|line| line.starts_with(&told)), "{ended:?}");
+    ended.json()
 }
 
 #[test]
@@ -50,10 +39,8 @@ fn the_first_signal_ends_the_measured_part_and_results_follow() {
 
 #[test]
 fn a_run_without_a_signal_does_not_mention_one() {
-    let running = ycsb("--cache-mb 8 -p recordcount=2000 --threads 1 --operations 1000 --json -");
-    let Ended { status, out, err } = running.end();
-    assert_eq!(status, Some(0), "{err}");
-    let document: Value = serde_json::from_str(&out).expect("a document");
+    let arguments = "--cache-mb 8 -p recordcount=2000 --threads 1 --operations 1000";
+    let document = YCSB.document(arguments);
     assert!(document.get("stopped").is_none());
 }
 
@@ -64,16 +51,11 @@ fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
         ("INT", 130, "load -p recordcount=4000000 --cache-mb 8 --threads 1", "load: "),
         ("TERM", 143, "--warmup 600 -p recordcount=2000 --cache-mb 8 --threads 1", "run: "),
     ] {
-        let mut running = ycsb(arguments);
+        let mut running = YCSB.start(arguments);
         running.follow(|line| line.starts_with(begun));
         running.signal(signal);
         let ended = running.end();
-        assert_eq!(ended.status, Some(status), "{arguments}: {}", ended.err);
-        assert!(ended.out.is_empty(), "{arguments}: {}", ended.out);
-        let line = format!("ycsb: ended by SIG{signal} before it had a result");
-        assert_eq!(last(&ended.err), line, "{arguments}: {}", ended.err);
-        let own = ended.err.lines().filter(|line| line.starts_with("ycsb: ended"));
-        assert_eq!(own.count(), 1, "{}", ended.err);
+        ended.assert_ended_by(signal, status);
         // Bug: in the warm-up a line promised a result, and the last line said that there was no
         // result.
         assert!(!ended.err.contains("the run ends here"), "{}", ended.err);
@@ -83,7 +65,7 @@ fn while_it_loads_or_warms_up_a_signal_is_one_line_and_its_own_status() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     // Bulk loading first sorts all keys, and checks for no signal meanwhile.
-    let mut running = ycsb("-p recordcount=4000000 --cache-mb 8");
+    let mut running = YCSB.start("-p recordcount=4000000 --cache-mb 8");
     running.follow(|line| line.starts_with("ycsb run: "));
     // Both signals are of one kind, because of two pending kinds either may be handled first.
     running.signal("TERM");
@@ -92,6 +74,6 @@ fn a_second_signal_ends_it_at_once() {
     let ended = running.end();
     assert_eq!(ended.status, Some(143), "{}", ended.err);
     // A program that ends in order prints this line.
-    assert!(!last(&ended.err).starts_with("ycsb: ended"), "{}", ended.err);
+    assert!(!ended.last().starts_with("ycsb: ended"), "{}", ended.err);
     assert!(ended.out.is_empty());
 }

@@ -1,10 +1,9 @@
 //! The same program in virtual time: the same workloads and checks. Figures are virtual, and the
 //! result follows from the command line alone.
 
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use serde_json::Value;
+
+use crate::YCSB;
 
 /// The result document, the lines of YCSB, and the text for people.
 struct Told {
@@ -14,24 +13,13 @@ struct Told {
 }
 
 fn run(arguments: &str) -> Told {
-    static FILES: AtomicU32 = AtomicU32::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("latchwork-ycsb-{}-simulated-{number}", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ycsb"));
-    command.args(arguments.split_whitespace()).args(["--fabric", "sim", "--json"]).arg(&file);
-    let output = command.output().expect("the program starts");
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("document");
+    let arguments = format!("{arguments} --fabric sim --json {}", file.display());
+    let ended = YCSB.checked(&arguments, &["operations", "records", "dataintegrity", "tree"]);
     let text = std::fs::read_to_string(&file).expect("a document");
-    std::fs::remove_file(&file).expect("a file");
-    let document: Value = serde_json::from_str(&text).expect("JSON");
-    let checks = document["checks"].as_object().expect("checks");
-    for check in ["operations", "records", "dataintegrity", "tree"] {
-        assert_eq!(checks[check], "ok", "{arguments}\n{err}");
-    }
-    Told { out, document, err }
+    let document = serde_json::from_str(&text).expect("JSON");
+    Told { out: ended.out, document, err: ended.err }
 }
 
 #[test]

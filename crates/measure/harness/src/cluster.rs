@@ -136,30 +136,7 @@ impl RunCluster {
                 ran?
             }
         };
-        let lost = || AppError::Failed("a worker ended without a result".to_owned());
-        workers.into_iter().map(|worker| worker.ok_or_else(lost)).collect()
-    }
-
-    /// As [`run`](RunCluster::run), for a body that may fail. Fails with the first error of any
-    /// worker.
-    ///
-    /// # Errors
-    /// The error of a worker; as [`run`](RunCluster::run).
-    pub fn try_run<T, F, Fut>(&self, body: F) -> Result<Vec<T>, AppError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-        F: Fn(Member) -> Fut + Sync + 'static,
-        Fut: Future<Output = Result<T, AppError>> + 'static,
-    {
-        let failed = |error| ClusterFlags::cluster_error(self.config(), &error);
-        let all = |results: Vec<_>| results.into_iter().collect::<Result<Vec<T>, AppError>>();
-        match self {
-            RunCluster::Embedded(cluster) => cluster.run(body).map_err(failed).and_then(all),
-            RunCluster::Simulated(cluster) => {
-                cluster.run(LIMIT, body).map_err(failed).and_then(all)
-            }
-            RunCluster::Joined(shared) => shared.gather(shared.run(body).and_then(all)),
-        }
+        workers.into_iter().map(|worker| worker.ok_or_else(AppError::lost)).collect()
     }
 
     /// As [`run`](RunCluster::run), for workers that follow a [`Course`]. In a cluster of processes

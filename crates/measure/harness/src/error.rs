@@ -42,6 +42,11 @@ impl AppError {
         }
     }
 
+    /// The error for a worker without a result, if nothing says why.
+    pub fn lost() -> AppError {
+        AppError::Failed("a worker ended without a result".to_owned())
+    }
+
     /// The error for an output that cannot be written.
     pub fn output(path: &Path, cause: &OutputError) -> AppError {
         AppError::Failed(format!("{}: {cause}", path.display()))

@@ -57,6 +57,7 @@ pub mod config;
 mod console;
 mod cores;
 mod course;
+pub mod driver;
 mod error;
 mod flags;
 mod fold;

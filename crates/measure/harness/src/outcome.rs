@@ -48,7 +48,7 @@ impl RunCheck {
 
 /// The result document of a run on this cluster, with counters, checks and event hash. The program
 /// adds its settings and its measurements.
-pub fn document(
+pub(crate) fn document(
     app: &str,
     cluster: &ClusterConfig,
     counters: &[Counters],

@@ -12,6 +12,7 @@
 //!   another. The memory nodes end when the value is dropped.
 //! - [`Program`]: the processes of one run. [`Ended`]: the exit status and the output of one
 //!   process.
+//! - [`Tested`]: a program of one process. [`Running`]: such a program while it runs.
 //! - [`command`]: a command for any other program. The program does not inherit ignored signals.
 //! - [`shown`]: what a program shows on a terminal.
 //!
@@ -36,9 +37,13 @@
 mod dispositions;
 mod memory;
 mod program;
+mod running;
 mod terminal;
+mod tested;
 
 pub use dispositions::command;
 pub use memory::Memory;
 pub use program::{Ended, Program, one_document};
+pub use running::Running;
 pub use terminal::{shown, too_wide};
+pub use tested::Tested;

@@ -2,13 +2,15 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::TPCC;
 
 /// Flags for a small database, in which transactions often conflict.
 pub(crate) const SMALL: &str =
@@ -17,22 +19,10 @@ pub(crate) const SMALL: &str =
 /// The number of checks of a run: three of the program, and the checks of the workload.
 pub(crate) const CHECKS: usize = 17;
 
-pub(crate) fn tpcc(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-    command.args(arguments.split_whitespace()).output().expect("the program starts")
-}
-
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Runs the program, demands success, and returns standard output and standard error.
 pub(crate) fn good(arguments: &str) -> (String, String) {
-    let output = tpcc(arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}\n{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    (out, err)
+    let ended = TPCC.good(arguments);
+    (ended.out, ended.err)
 }
 
 /// Runs the program, demands success, and returns a document in which all checks succeeded.
@@ -84,8 +74,8 @@ pub(crate) fn kills(directory: &Path, count: u64, flags: impl Fn(u64) -> String)
     for round in 0..count {
         let often = "--warmup 0 --time 60 --set interval=0.02 --set checkpoint=0.3";
         let flags = format!("run {at} {often} {}", flags(round));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tpcc"));
-        command.args(flags.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut command = TPCC.command(&flags);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut running = command.spawn().expect("the program starts");
         let out = BufReader::new(running.stdout.take().expect("piped"));
         let (says, said) = mpsc::channel();

@@ -28,6 +28,7 @@
 //!   mean the same in each source. On the command line, the setting's own name is an [old
 //!   spelling](old_spellings).
 
+mod check;
 mod environment;
 mod file;
 mod flags;
@@ -56,6 +57,7 @@ use given::{Given, Origin};
 use known::Known;
 use sources::Program;
 
+pub use check::{assert_consistent, assert_refused};
 pub use old::old_spellings;
 pub use settings::settings_page;
 

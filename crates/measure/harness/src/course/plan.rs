@@ -86,8 +86,9 @@ impl Went {
         self
     }
 
-    /// Seconds of the measured part.
-    pub fn elapsed_s(&self) -> f64 {
-        (self.end - self.from).as_secs_f64()
+    /// The end of the last operation of the measured part. `ends` are those of the workers. An
+    /// operation that began in the measured part counts, also if it ended later.
+    pub fn last(&self, ends: impl IntoIterator<Item = Time>) -> Time {
+        ends.into_iter().fold(self.end, Time::max)
     }
 }

@@ -1,7 +1,4 @@
-//! Runs a program for a test, which follows its output and sends it signals. The tests of each
-//! program include this file by its path.
-
-#![allow(dead_code, reason = "not every test uses all of it")]
+//! [`Running`]: a program that a test follows, and to which it sends signals.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,30 +6,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::Ended;
+
 /// How long a program may print nothing before the test fails.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// A running program. Dropping the value kills the program.
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
     lines: Receiver<String>,
     out: Option<JoinHandle<String>>,
     /// Standard error so far.
-    pub(crate) err: String,
-}
-
-/// How a program ended.
-pub(crate) struct Ended {
-    pub(crate) status: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
+    pub err: String,
 }
 
 impl Running {
-    /// Starts a program.
-    pub(crate) fn start(program: &str, arguments: &str) -> Running {
-        let mut command = latchwork_processes::command(program);
-        command.args(arguments.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    /// Starts a command.
+    pub(crate) fn start(command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdout: ChildStdout = child.stdout.take().expect("piped");
         let out = std::thread::spawn(move || {
@@ -48,13 +39,19 @@ impl Running {
     }
 
     /// Reads standard error up to a line that shows progress in this phase, with a count above 0.
-    pub(crate) fn reach(&mut self, phase: &str) {
+    ///
+    /// # Panics
+    /// When no such line comes.
+    pub fn reach(&mut self, phase: &str) {
         let begin = format!("{phase}: ");
         self.follow(|line| line.starts_with(&begin) && !line.contains(" %, 0 "));
     }
 
     /// Reads standard error up to a matching line, and returns that line.
-    pub(crate) fn follow(&mut self, is_it: impl Fn(&str) -> bool) -> String {
+    ///
+    /// # Panics
+    /// When no such line comes.
+    pub fn follow(&mut self, is_it: impl Fn(&str) -> bool) -> String {
         loop {
             let line = self.lines.recv_timeout(SILENCE);
             let line = line.unwrap_or_else(|why| panic!("no such line: {why}: {}", self.err));
@@ -66,13 +63,16 @@ impl Running {
     }
 
     /// Waits for this time while the program runs.
-    pub(crate) fn leave_alone(&self, time: Duration) {
+    pub fn leave_alone(&self, time: Duration) {
         let (_says, nothing) = channel::<()>();
         let _ = nothing.recv_timeout(time);
     }
 
     /// Sends the program a signal of this name.
-    pub(crate) fn signal(&self, name: &str) {
+    ///
+    /// # Panics
+    /// When the program has ended.
+    pub fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &line]).status().expect("a shell");
         assert!(sent.success(), "it still runs: {}", self.err);
@@ -80,7 +80,10 @@ impl Running {
 
     /// Waits until the program has no pending signal. Of two pending signals of one kind, the
     /// system delivers only one.
-    pub(crate) fn until_delivered(&self) {
+    ///
+    /// # Panics
+    /// When a signal stays pending.
+    pub fn until_delivered(&self) {
         let status = format!("/proc/{}/status", self.child.id());
         let is_none = |line: &str| {
             line.split_whitespace()
@@ -98,7 +101,10 @@ impl Running {
     }
 
     /// Waits for the end of the program.
-    pub(crate) fn end(mut self) -> Ended {
+    ///
+    /// # Panics
+    /// When the program does not end.
+    pub fn end(mut self) -> Ended {
         loop {
             match self.lines.recv_timeout(SILENCE) {
                 Ok(line) => self.err += &(line + "\n"),
@@ -109,7 +115,7 @@ impl Running {
         }
         let status = self.child.wait().expect("it ends").code();
         let out = self.out.take().expect("once").join().expect("text");
-        Ended { status, out, err: std::mem::take(&mut self.err) }
+        Ended { status, out, err: std::mem::take(&mut self.err), document: None }
     }
 }
 
