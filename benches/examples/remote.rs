@@ -45,7 +45,7 @@ struct Arguments {
     /// What to measure; all of it by default.
     parts: Vec<Part>,
     /// Time for each figure.
-    #[arg(long = "time", alias = "seconds", value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long = "time", value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
     /// Lines that misses are drawn from: 1 GiB of them by default, 64 MiB fit the cache.
     #[arg(long, default_value_t = (1 << 30) / LINE)]
@@ -57,7 +57,6 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    latchwork_benches::tell_old_flags(&[("seconds", "time")]);
     let does = |part| arguments.parts.is_empty() || arguments.parts.contains(&part);
     let time = Duration::from_secs_f64(arguments.seconds);
     println!("{:<44} {:>9} {:>9} {:>9}", "ns, of the samples:", "median", "least", "most");

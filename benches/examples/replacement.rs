@@ -3,7 +3,7 @@
 //! protocol. A line that is not cached is published at once, and victims leave in batches, as a
 //! node chooses them.
 //!   cargo run --release -p latchwork-benches --example replacement
-//!   cargo run --release -p latchwork-benches --example replacement -- --samples 2,4,8,16
+//!   cargo run --release -p latchwork-benches --example replacement -- --evict-sample 2,4,8,16
 //!
 //! The hit ratios are the same on every machine. The times are from this machine, all in one run.
 
@@ -25,13 +25,13 @@ struct Flags {
     #[arg(long, default_value_t = 2_000_000)]
     accesses: u64,
     /// Frames that the epochs' policy looks at for each victim.
-    #[arg(long = "evict-sample", alias = "samples", value_delimiter = ',', default_value = "4")]
+    #[arg(long = "evict-sample", value_delimiter = ',', default_value = "4")]
     samples: Vec<usize>,
     /// A new epoch begins when one frame in so many was replaced.
-    #[arg(long = "epoch-share", alias = "shares", value_delimiter = ',', default_value = "10")]
+    #[arg(long = "epoch-share", value_delimiter = ',', default_value = "10")]
     shares: Vec<usize>,
     /// Lines that are evicted at a time.
-    #[arg(long = "evict-batch", alias = "batch", default_value_t = 32)]
+    #[arg(long = "evict-batch", default_value_t = 32)]
     batch: usize,
 }
 
@@ -104,11 +104,6 @@ fn measure(flags: &Flags, policy: ReplacementPolicy, draw: &Draw, frames: usize)
 
 fn main() {
     let flags = Flags::parse();
-    latchwork_benches::tell_old_flags(&[
-        ("samples", "evict-sample"),
-        ("shares", "epoch-share"),
-        ("batch", "evict-batch"),
-    ]);
     let mut policies = vec![("lru".to_owned(), ReplacementPolicy::Lru)];
     for &sample in &flags.samples {
         for &share in &flags.shares {

@@ -31,20 +31,6 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
-/// Prints which flags of the command line have a new name. The old names work for one more version.
-pub fn tell_old_flags(renamed: &[(&str, &str)]) {
-    for (old, new) in renamed {
-        let is_old = |word: String| {
-            word.strip_prefix("--").and_then(|flag| flag.split('=').next()) == Some(old)
-        };
-        if std::env::args().any(is_old) {
-            eprintln!(
-                "--{old} is an old flag, which the next version does not have; write --{new}"
-            );
-        }
-    }
-}
-
 /// The settings of criterion: 20 samples, which together take this number of seconds.
 pub fn samples(seconds: u64) -> Criterion {
     Criterion::default()

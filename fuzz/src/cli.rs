@@ -15,7 +15,7 @@ pub(crate) struct Cli {
     /// The targets; without a name all of them
     pub(crate) targets: Vec<String>,
     /// Seconds for all targets together
-    #[arg(long = "time", alias = "seconds", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long = "time", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) seconds: u64,
     /// Where the inputs begin; drawn and printed where it is not given
     #[arg(long)]

@@ -16,11 +16,6 @@ use cli::Cli;
 
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
-    if std::env::args().any(|word| word == "--seconds" || word.starts_with("--seconds=")) {
-        eprintln!(
-            "latchwork-fuzz: an old flag, which the next version does not have; now write --time"
-        );
-    }
     let targets = match targets(&cli.targets) {
         Ok(targets) => targets,
         Err(error) => {

@@ -87,8 +87,6 @@ pub(crate) struct Run {
     /// machine, else 3G of all together]
     #[arg(long, value_name = "SIZE", value_parser = mebibytes_exact)]
     pub(crate) memory_mb: Option<u64>,
-    #[arg(long, hide = true, help_heading = "Old name of --memory-mb", conflicts_with = "memory_mb", value_parser = size)]
-    memory: Option<u64>,
     /// Further flags of the memory nodes, as "--set huge-pages=advise".
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     pub(crate) memnode_flags: String,
@@ -201,11 +199,7 @@ impl Run {
     /// the virtual machine has little of.
     pub(crate) fn memory(&self) -> u64 {
         let all = (3_u64 << 10).div_ceil(u64::from(self.memory_nodes)) << 20;
-        self.memory_mb.or(self.memory).unwrap_or(if self.on() == Place::Vm {
-            512 << 20
-        } else {
-            all
-        })
+        self.memory_mb.unwrap_or(if self.on() == Place::Vm { 512 << 20 } else { all })
     }
 
     pub(crate) fn fabric(&self) -> Fabric {

@@ -46,10 +46,9 @@ mod tell;
 
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
 use latchwork_harness::AppError;
-use latchwork_harness::config::old_spellings;
 use latchwork_harness::parse::one_line;
 
 use args::{Cli, Command};
@@ -57,10 +56,6 @@ use signals::Signals;
 use tell::tell;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    if let Some(line) = old_spellings(&Cli::command(), &arguments) {
-        tell(&format!("cluster: {line}"));
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use latchwork_harness::parse::{mebibytes_exact, seconds_or_none, size};
+use latchwork_harness::parse::{mebibytes_exact, seconds_or_none};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
@@ -20,8 +20,6 @@ pub(crate) struct Cli {
     /// Memory of this node in MiB, or a size such as 4G.
     #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = mebibytes_exact)]
     pub(crate) memory_mb: u64,
-    #[arg(long, hide = true, help_heading = "Old name of --memory-mb", conflicts_with = "memory_mb", value_parser = size)]
-    memory: Option<u64>,
     /// Touch all memory at the start, so that the measured time has no page faults of the operating
     /// system.
     #[arg(long, hide = true, help_heading = "Settings: Memory")]
@@ -42,7 +40,7 @@ impl NamesFiles for Cli {
 impl Cli {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory.unwrap_or(self.memory_mb)
+        self.memory_mb
     }
 
     /// How long to wait for the compute nodes to leave.
@@ -65,7 +63,6 @@ mod tests {
         assert_eq!((cli.memory_bytes(), cli.patience()), (3 << 30, Duration::ZERO));
         let bytes = |arguments: [&str; 3]| Cli::try_parse_from(arguments).map(|c| c.memory_bytes());
         assert_eq!(bytes(["memnode", "--memory-mb", "64"]).expect("a size"), 64 << 20);
-        assert_eq!(bytes(["memnode", "--memory", "67108864"]).expect("the old way"), 64 << 20);
         let missing = latchwork_harness::config::missing::<Cli>("memnode");
         assert_eq!(missing, [""; 0], "flags that other programs take for unknown");
     }

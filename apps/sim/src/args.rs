@@ -50,23 +50,23 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "N", value_parser = whole(1..=1_000_000_000u64), help_heading = "World")]
     pub(crate) operations: Option<u64>,
     /// Compute nodes.
-    #[arg(long = "compute-nodes", alias = "nodes", value_name = "N", value_parser = whole(1..=58usize), help_heading = "World")]
+    #[arg(long = "compute-nodes", value_name = "N", value_parser = whole(1..=58usize), help_heading = "World")]
     pub(crate) nodes: Option<usize>,
     /// Memory nodes.
     #[arg(long, value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) memory_nodes: Option<usize>,
     /// Workers (simulated threads) of each compute node.
-    #[arg(long = "threads", alias = "workers", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    #[arg(long = "threads", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) workers: Option<usize>,
     /// Operations that each worker has in flight: its tasks, each of which does one operation after
     /// the other.
-    #[arg(long = "inflight", alias = "tasks", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
+    #[arg(long = "inflight", value_name = "N", value_parser = whole(1..=64usize), help_heading = "World")]
     pub(crate) tasks: Option<usize>,
     /// Frames of each compute node's cache.
     #[arg(long, value_name = "N", value_parser = whole(4..=1_048_576usize), help_heading = "World")]
     pub(crate) frames: Option<usize>,
     /// Bytes of a line, a power of two from 512 to 65536.
-    #[arg(long = "gcl-size", alias = "line-size", value_name = "BYTES", value_parser = line_size, help_heading = "World")]
+    #[arg(long = "gcl-size", value_name = "BYTES", value_parser = line_size, help_heading = "World")]
     pub(crate) line_size: Option<u32>,
     /// Coherence protocol, by its name.
     #[arg(long, value_name = "NAME", help_heading = "World")]
@@ -139,7 +139,7 @@ pub(crate) struct HuntArgs {
     #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "seconds")]
     pub(crate) minutes: Option<Duration>,
     /// Seconds to hunt for.
-    #[arg(long = "time", alias = "seconds", value_name = "S", value_parser = seconds)]
+    #[arg(long = "time", value_name = "S", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Worlds that run side by side. [default: one per core]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024usize))]
@@ -290,7 +290,7 @@ mod tests {
     fn a_wrong_flag_is_one_line_with_what_would_do() {
         for (arguments, flag, would_do) in [
             ("run --compute-nodes 0", "--compute-nodes", "from 1 to 58"),
-            ("run --nodes 59", "--compute-nodes", "from 1 to 58"),
+            ("run --compute-nodes 59", "--compute-nodes", "from 1 to 58"),
             ("run --threads none", "--threads", "from 1 to 64"),
             ("run --gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
             ("run --frames 3", "--frames", "from 4"),

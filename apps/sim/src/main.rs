@@ -29,19 +29,12 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
 use latchwork_harness::AppError;
-use latchwork_harness::config::old_spellings;
-use latchwork_harness::outcome::say;
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    if let Some(line) = old_spellings(&Cli::command(), &arguments) {
-        say(&format!("sim: {line}"));
-    }
-    latchwork_harness::main("sim", args::parse(arguments), run)
+    latchwork_harness::main("sim", args::parse(std::env::args_os()), run)
 }
 
 /// Runs the command; returns whether it found no failure.

@@ -111,7 +111,7 @@ pub(crate) struct Flags {
     pub(crate) cc: Scheme,
     /// Percent of new orders, payments, order status, deliveries and stock levels; or the name of
     /// the only transaction: neworder, payment, orderstatus, delivery or stocklevel.
-    #[arg(long, alias = "only", global = true, value_name = "N,N,N,N,N|NAME", default_value = "45,43,4,4,4", value_parser = weights, help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N,N,N,N,N|NAME", default_value = "45,43,4,4,4", value_parser = weights, help_heading = "Workload")]
     pub(crate) weight: Weights,
     /// Keep the standard's keying and think times, with ten terminals in each warehouse.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Workload")]
@@ -121,7 +121,7 @@ pub(crate) struct Flags {
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
     /// Stop the measured run after this many transactions of all workers together.
-    #[arg(long, alias = "count", global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
     pub(crate) operations: Option<u64>,
     /// Run this many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where
     /// --operations is given]

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value = "100", value_parser = whole::<1, 600_000>)]
     pub(crate) time_ms: u64,
     /// Bytes of a line of our memory, a power of two from 512 to 65536.
-    #[arg(long = "gcl-size", alias = "line-size", value_name = "BYTES", default_value = "2048", value_parser = line_size)]
+    #[arg(long = "gcl-size", value_name = "BYTES", default_value = "2048", value_parser = line_size)]
     pub(crate) line_size: u32,
     /// MiB that may be in use at once; structures that do not fit together are measured in groups,
     /// each with our tree in it. [default: 60 % of what is available]

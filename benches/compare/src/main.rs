@@ -43,11 +43,6 @@ use args::{Args, Part};
 use error::Failure;
 
 fn main() -> ExitCode {
-    if std::env::args().any(|word| word == "--line-size" || word.starts_with("--line-size=")) {
-        eprintln!(
-            "compare: an old flag, which the next version does not have; now write --gcl-size"
-        );
-    }
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(error) if !error.use_stderr() => {

@@ -37,7 +37,7 @@ use measure::{Measure, Sizes, nanos};
 #[derive(Parser)]
 struct Arguments {
     /// Rounds; medians are shown.
-    #[arg(long = "repeats", alias = "rounds", value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long = "repeats", value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Milliseconds of each measurement in each round.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -67,7 +67,6 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    latchwork_benches::tell_old_flags(&[("rounds", "repeats")]);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

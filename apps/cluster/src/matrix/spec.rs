@@ -355,7 +355,7 @@ mod tests {
 
     const GOOD: &str = "
 title = 'Two by two'
-memory = '64M'
+memory-mb = '64M'
 program = 'ycsb'
 flags = { command = 'check', threads = 1 }
 [[cases]]

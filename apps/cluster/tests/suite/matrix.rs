@@ -82,7 +82,8 @@ fn a_file_of_experiments_or_of_hosts_is_one_whatever_an_editor_puts_before_it() 
     assert_eq!(ended.status, Some(0), "{}", ended.err);
     let ended = matrix(&place, &MATRIX.replace("grace = 0", "grace = 0\ngrace = 1"), "--dry-run");
     assert!(ended.err.contains("line 7: duplicate key"), "{}", ended.err);
-    let spelt = MATRIX.replace("grace = 0", "grace = '0s'\nmember-lease = '2m'\nmemory = '64MiB'");
+    let spelt =
+        MATRIX.replace("grace = 0", "grace = '0s'\nmember-lease = '2m'\nmemory-mb = '64MiB'");
     let ended = matrix(&place, &spelt, "--results all --dry-run");
     assert!(
         ended.out.contains("--set member-lease=120") && ended.out.contains("--memory-mb 64"),
@@ -111,7 +112,7 @@ fn existing_results_are_not_run_again_without_a_request() {
     let good = MATRIX
         .replace("['good', 'fails']", "'good'")
         .replace("'unsound'", "'good'")
-        .replace("fabric = 'tcp'", "fabric = 'tcp'\nmemory = '1M'");
+        .replace("fabric = 'tcp'", "fabric = 'tcp'\nmemory-mb = '1M'");
     let ended = matrix(&place, &good, "--only shm");
     assert_eq!((ended.status, ended.err.matches(": 10 /s").count()), (Some(0), 1), "{}", ended.err);
     let ended = matrix(&place, &good, "--table");

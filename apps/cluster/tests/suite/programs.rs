@@ -26,7 +26,7 @@ fn a_program_runs_over_shared_memory_and_over_sockets() {
     let Some(bin) = programs() else { return };
     let place = Place::new();
     let matrix = format!(
-        "title = 'YCSB'\nbin = '{bin}'\nprogram = 'ycsb'\nmemory = '64M'\nmemory-nodes = 2\ntime-limit = 60\n\
+        "title = 'YCSB'\nbin = '{bin}'\nprogram = 'ycsb'\nmemory-mb = '64M'\nmemory-nodes = 2\ntime-limit = 60\n\
          flags = {{ command = 'check', property = 'recordcount=500', operations = 500, threads = 1, cache-mb = 8 }}\n\
          [[cases]]\nfabric = ['shm', 'tcp']\n"
     );

@@ -35,6 +35,14 @@ fn help_of_settings_has_those_of_workload_cluster_and_protocol() {
 }
 
 #[test]
+fn a_setting_on_the_command_line_needs_set_and_the_error_says_so() {
+    let output = MICROBENCH.run(&format!("{SMALL} --evict-batch 1"));
+    assert_eq!(output.status, Some(2));
+    let told = "--evict-batch: evict-batch is a setting, not a flag; write --set evict-batch=1";
+    assert_eq!(output.err, format!("microbench: {told}\n"));
+}
+
+#[test]
 fn lines_for_scripts_stand_on_standard_output() {
     let out = MICROBENCH.good(SMALL).out;
     for line in [

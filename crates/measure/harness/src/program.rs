@@ -32,9 +32,6 @@ where
     let ended = match read {
         Ok(Read::Run(configured)) => {
             log::install(&configured.log);
-            if let Some(warning) = &configured.warning {
-                console::say(&format!("{name}: {warning}"));
-            }
             if let Err(error) = stop::install(name) {
                 tracing::warn!(%error, "signals end the program at once");
             }

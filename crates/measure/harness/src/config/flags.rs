@@ -27,17 +27,12 @@ const HEADING: &str = "Configuration";
 /// The prefix of the help heading of a setting. The rest of the heading is the name of its group.
 const SETTINGS: &str = "Settings: ";
 
-/// The prefix of the help heading of an old name. The rest of the heading is the new name.
-const OLD_NAME: &str = "Old name of --";
-
 /// A flag or a setting, which a file and the environment can set.
 #[derive(Clone, Debug)]
 pub(super) struct Flag {
     /// Clap's id of the flag.
     pub(super) id: String,
     pub(super) name: String,
-    /// Old names.
-    aliases: Vec<String>,
     /// Whether the flag is a setting: `--set` sets it, and `--help` does not show it.
     pub(super) is_setting: bool,
     /// Whether the flag may be given several times.
@@ -49,11 +44,6 @@ pub(super) struct Flag {
 }
 
 impl Flag {
-    /// Whether this is the name or an old name of the flag.
-    pub(super) fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.iter().any(|alias| alias == name)
-    }
-
     /// Whether one of the two flags excludes the other.
     pub(super) fn excludes(&self, other: &Flag) -> bool {
         self.conflicts.contains(&other.id) || other.conflicts.contains(&self.id)
@@ -63,11 +53,6 @@ impl Flag {
 /// The group of settings to which a flag belongs, if it is a setting.
 pub(super) fn group(arg: &Arg) -> Option<&str> {
     arg.get_help_heading().and_then(|heading| heading.strip_prefix(SETTINGS))
-}
-
-/// The new name of a flag, if `arg` is an old name.
-pub(super) fn new_name(arg: &Arg) -> Option<&str> {
-    arg.get_help_heading().and_then(|heading| heading.strip_prefix(OLD_NAME))
 }
 
 /// The environment variable of a flag.
@@ -136,7 +121,6 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
         Some(Flag {
             id: arg.get_id().to_string(),
             name: name.to_owned(),
-            aliases: arg.get_all_aliases().into_iter().flatten().map(str::to_owned).collect(),
             is_setting: group(arg).is_some(),
             is_list,
             is_switch: arg.is_require_equals_set() && arg.get_default_values() == ["false"],

@@ -47,7 +47,7 @@ impl<'a> Known<'a> {
         own: bool,
         spell: impl Fn(&str) -> String,
     ) -> Meaning<'a> {
-        if let Some(flag) = self.flags.iter().find(|flag| flag.is_called(name)) {
+        if let Some(flag) = self.flags.iter().find(|flag| flag.name == name) {
             return Meaning::Flag(flag);
         }
         if name == COMMAND && self.has_commands() {
@@ -85,7 +85,7 @@ impl<'a> Known<'a> {
     /// The reason why there is no such setting, with a suggestion.
     pub(super) fn setting(&self, name: &str, own: bool) -> Result<Option<&'a Flag>, String> {
         let program = self.program;
-        match self.flags.iter().find(|flag| flag.is_called(name)) {
+        match self.flags.iter().find(|flag| flag.name == name) {
             Some(flag) if flag.is_setting => return Ok(Some(flag)),
             Some(flag) => {
                 return Err(format!("{name} is a flag, not a setting; write --{}", flag.name));

@@ -25,8 +25,7 @@
 //! - A flag also hides flags of weaker sources that it excludes.
 //! - A name that no program knows is an error.
 //! - A setting is a flag that `--help` does not show. `--set NAME=VALUE` and the setting's own name
-//!   mean the same in each source. On the command line, the setting's own name is an [old
-//!   spelling](old_spellings).
+//!   mean the same in a file and in the environment. The command line takes only `--set`.
 
 mod check;
 mod environment;
@@ -35,7 +34,6 @@ mod flags;
 mod given;
 mod known;
 mod merge;
-mod old;
 mod print;
 mod set;
 mod settings;
@@ -43,7 +41,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -58,7 +56,6 @@ use known::Known;
 use sources::Program;
 
 pub use check::{assert_consistent, assert_refused};
-pub use old::old_spellings;
 pub use settings::settings_page;
 
 /// What a program does after it has read its configuration.
@@ -76,8 +73,6 @@ pub(crate) struct Configured<C> {
     pub(crate) places: Places,
     /// The configuration file.
     pub(crate) file: Option<Named>,
-    /// One line about old spellings on the command line, if there are any.
-    pub(crate) warning: Option<String>,
 }
 
 /// Why a program cannot run with its configuration.
@@ -117,7 +112,6 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
         return Ok(Read::Print(settings::help(program, &command)));
     }
     let known = Known::new(program, &command, &flags);
-    let warning = old_spellings(&command, &arguments);
 
     let named = file_to_read(&alone, &variables);
     let file = match &named {
@@ -152,7 +146,7 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let log = log.map_err(|error| AppError::Usage(format!("--log: {error}")))?;
     let cli = C::from_arg_matches_mut(&mut matches)?;
     let file = named.map(|(path, asked_by)| Named::read(asked_by, path));
-    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file, warning })))
+    Ok(Read::Run(Box::new(Configured { cli, log, places: Places(given), file })))
 }
 
 /// Parses a command line without file and environment. Tests use this, and programs that read the
@@ -175,6 +169,14 @@ pub fn command_line<C: CommandFactory + FromArgMatches>(
 /// The flags and settings that a command line gives.
 fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, AppError> {
     let mut given = given::on_command_line(known.flags, alone);
+    if let Some(given) = given.iter().find(|given| given.flag.is_setting) {
+        let (name, values) = (&given.flag.name, given.values.join(OsStr::new(",")));
+        let line = format!(
+            "--{name}: {name} is a setting, not a flag; write --set {name}={}",
+            values.display()
+        );
+        return Err(AppError::Usage(line));
+    }
     let set = given.iter().position(|given| given.flag.name == flags::SET);
     if let Some(at) = set {
         let values = given.remove(at).values;

@@ -61,10 +61,7 @@ pub(super) fn add(given: &mut Vec<Given>, settings: Vec<Given>) -> Result<(), Ap
         match other {
             Some(other) if setting.flag.is_list => other.values.extend(setting.values),
             Some(other) => {
-                let place = match other.origin {
-                    Origin::CommandLine => format!("--{name}"),
-                    ref origin => origin.to_string(),
-                };
+                let place = &other.origin;
                 let what = format!("it is given twice, also by {place}; leave one of them out");
                 return Err(setting.origin.wrong(name, what));
             }

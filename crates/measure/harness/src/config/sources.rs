@@ -7,14 +7,14 @@
 /// have.
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// The flags, old names included.
+    /// The flags.
     pub(super) flags: &'static [&'static str],
     pub(super) settings: &'static [&'static str],
 }
 
 /// All programs that read configuration files.
 pub(super) const PROGRAMS: &[Program] = &[
-    Program { name: "memnode", flags: &["drain", "memory", "memory-mb"], settings: &["prefault"] },
+    Program { name: "memnode", flags: &["drain", "memory-mb"], settings: &["prefault"] },
     Program {
         name: "ycsb",
         flags: &[
@@ -33,9 +33,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         name: "tpcc",
         flags: &[
             "cc",
-            "count",
             "distribution-ratio",
-            "only",
             "operations",
             "partitioned",
             "record",

@@ -37,10 +37,8 @@ struct Cli {
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "huge")]
     #[arg(hide = true, help_heading = "Settings: Memory")]
     device: Vec<String>,
-    #[arg(long, alias = "count", global = true)]
+    #[arg(long, global = true)]
     operations: Option<u64>,
-    #[arg(long, hide = true, help_heading = "Old name of --operations", global = true)]
-    thousands: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
@@ -289,7 +287,6 @@ fn set_and_the_settings_own_name_mean_the_same_everywhere() {
     assert_eq!(good("evict-batch = 2", own, "").evict_batch, 4);
     assert_eq!(good("evict-batch = 2", list, "").device, ["a"]);
     assert_eq!(good("evict-batch = 2", variable, "--set evict-batch=5").evict_batch, 5);
-    assert_eq!(good("", variable, "run --evict-batch=6").evict_batch, 6, "the old way");
     assert_eq!(good("", &[], "--set evict-batch=6 run --set evict-batch=7").evict_batch, 7);
     let text = "set = [\"evict-batch=2\"]\n[ycsb]\nevict-batch = 5";
     assert_eq!(good(text, &[], "").evict_batch, 5, "the program's own table wins");
@@ -321,11 +318,6 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
         ("", "--set evict-batch", "--set evict-batch: use NAME=VALUE, as evict-batch=1"),
         ("", "--set huge=maybe", "--set huge=maybe: use on or off"),
         ("", "--set huge=on --set device=a", "cannot be used with"),
-        (
-            "",
-            "--evict-batch 2 --set evict-batch=3",
-            "--set evict-batch: it is given twice, also by --evict-batch",
-        ),
         (
             "\nset = [\"evict-batch=0\"]",
             "",
@@ -373,22 +365,17 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
 }
 
 #[test]
-fn one_line_names_old_spellings_and_the_new_ones() {
-    let told = |arguments: &str| {
-        let all = std::iter::once("ycsb").chain(arguments.split_whitespace());
-        let all: Vec<OsString> = all.map(OsString::from).collect();
-        old_spellings(&flags::complete(Cli::command()), &all)
-    };
-    for new in ["", "--set evict-batch=4 --threads 2 run", "-p --evict-batch", "run -- --huge"] {
-        let expected = (new == "-p --evict-batch").then_some("--set evict-batch=on");
-        assert_eq!(told(new).is_some(), expected.is_some(), "{new}: {:?}", told(new));
+fn a_setting_on_the_command_line_needs_set() {
+    for (arguments, told) in [
+        (
+            "--evict-batch 4",
+            "--evict-batch: evict-batch is a setting, not a flag; write --set evict-batch=4",
+        ),
+        ("run --huge", "--huge: huge is a setting, not a flag; write --set huge=true"),
+        ("--device=a", "--device: device is a setting, not a flag; write --set device=a"),
+    ] {
+        assert_eq!(wrong("", &[], arguments), told);
     }
-    let line = told("--evict-batch 4 --huge run --device=a --count 5 --thousands 3").expect("old");
-    let now =
-        "now write --set evict-batch=4 --set huge=on --set device=a --operations 5 --operations";
-    assert!(line.ends_with(now) && !line.contains('\n'), "{line}");
-    let cli = good("count = 7", &[], "");
-    assert_eq!(cli.operations, Some(7), "old keys of files stay");
 }
 
 #[test]
