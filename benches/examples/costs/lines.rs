@@ -27,7 +27,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         let mut add = |what: &str, access: fn(&Member, GlobalAddr) -> u64| {
             let held = held.clone();
             all.push(Measure::new(format!("{what}, {place}"), move |iters| {
-                held.get_or_init(|| Held::new(count)).time(iters, access)
+                held.get_or_init(|| Held::new(count, sizes.nodes())).time(iters, access)
             }));
         };
         add("cached read, 8 bytes", touch_read);
@@ -68,8 +68,9 @@ struct Held {
 }
 
 impl Held {
-    fn new(count: usize) -> Held {
+    fn new(count: usize, compute_nodes: usize) -> Held {
         let cluster = cluster(ClusterConfig {
+            compute_nodes,
             cache_bytes: (count + 64) * LINE * 5 / 4,
             memory_bytes: ((count * LINE) as u64 * 9 / 8).max(32 << 20),
             ..ClusterConfig::default()

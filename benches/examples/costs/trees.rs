@@ -30,7 +30,7 @@ pub(crate) fn all(sizes: Sizes) -> Vec<Measure> {
         let mut add = |what: &str, time: Operation| {
             let loaded = loaded.clone();
             all.push(Measure::new(format!("tree {what}, {place}"), move |iters| {
-                time(loaded.get_or_init(|| Loaded::new(keys, 2, sizes.once)), iters)
+                time(loaded.get_or_init(|| Loaded::new(keys, sizes.nodes(), sizes.once)), iters)
             }));
         };
         add("get", gets);
@@ -52,6 +52,8 @@ struct Loaded {
     keys: u64,
     /// The first number without a key in the tree.
     fresh: Cell<u64>,
+    /// The seed of the next draws.
+    seed: Cell<u64>,
     /// Whether inserted keys stay in the tree.
     grows: bool,
 }
@@ -80,12 +82,13 @@ impl Loaded {
             }
             tree.root()
         });
-        Loaded { cluster, root, keys, fresh: Cell::new(keys), grows }
+        Loaded { cluster, root, keys, fresh: Cell::new(keys), seed: Cell::new(0), grows }
     }
 
     /// The time of the operations in `body`, while the other nodes of the cluster run and are idle.
     fn time(&self, body: impl AsyncFn(Opened) -> Duration + Sync) -> Duration {
-        let (root, keys) = (self.root, self.keys);
+        let (root, keys, seed) = (self.root, self.keys, self.seed.get());
+        self.seed.set(seed + 1);
         let over = &AtomicBool::new(false);
         let times = self.cluster.run(async |member| {
             if member.index != 0 {
@@ -95,7 +98,7 @@ impl Loaded {
                 return None;
             }
             let tree = Tree::open(member.memory.clone(), root, TreeConfig::default()).await;
-            let draws = Draws::new(keys, member.handle.now().as_nanos());
+            let draws = Draws::new(keys, seed);
             let time = match tree {
                 Ok(tree) => Some(body(Opened { tree, draws, member }).await),
                 Err(_) => None,

@@ -141,6 +141,8 @@ pub trait TransactionRows<M: LineLocks> {
     fn abort(self);
 }
 
+// A function that returns the future of the other one, and no `async fn` around it: the operations
+// of a transaction are many and short, and each layer would store their arguments once more.
 impl<M: LineLocks> TransactionRows<M> for latchwork_txn::Transaction<M> {
     fn expect(&self, table: &Table<M>, key: &[u8]) {
         self.expect(table, key);
@@ -150,63 +152,68 @@ impl<M: LineLocks> TransactionRows<M> for latchwork_txn::Transaction<M> {
         Self::expect_locations(self, table, keys);
     }
 
-    async fn get(
+    fn get(
         &mut self,
         table: &Table<M>,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<bool, TxnError> {
-        Self::get(self, table, key, value).await
+    ) -> impl Future<Output = Result<bool, TxnError>> {
+        Self::get(self, table, key, value)
     }
 
-    async fn get_for_update(
+    fn get_for_update(
         &mut self,
         table: &Table<M>,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<bool, TxnError> {
-        Self::get_for_update(self, table, key, value).await
+    ) -> impl Future<Output = Result<bool, TxnError>> {
+        Self::get_for_update(self, table, key, value)
     }
 
-    async fn get_many<K: AsRef<[u8]>>(
+    fn get_many<K: AsRef<[u8]>>(
         &mut self,
         table: &Table<M>,
         keys: &[K],
         values: &mut Values,
-    ) -> Result<(), TxnError> {
-        Self::get_many(self, table, keys, values).await
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::get_many(self, table, keys, values)
     }
 
-    async fn get_many_for_update<K: AsRef<[u8]>>(
+    fn get_many_for_update<K: AsRef<[u8]>>(
         &mut self,
         table: &Table<M>,
         keys: &[K],
         values: &mut Values,
-    ) -> Result<(), TxnError> {
-        Self::get_many_for_update(self, table, keys, values).await
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::get_many_for_update(self, table, keys, values)
     }
 
-    async fn scan(
+    fn scan(
         &mut self,
         table: &Table<M>,
         range: Range<'_>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<usize, TxnError> {
-        Self::scan(self, table, range, visit).await
+    ) -> impl Future<Output = Result<usize, TxnError>> {
+        Self::scan(self, table, range, visit)
     }
 
-    async fn scan_index(
+    fn scan_index(
         &mut self,
         table: &Table<M>,
         index: usize,
         range: Range<'_>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<usize, TxnError> {
-        Self::scan_index(self, table, index, range, visit).await
+    ) -> impl Future<Output = Result<usize, TxnError>> {
+        Self::scan_index(self, table, index, range, visit)
     }
 
-    async fn insert(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
-        Self::insert(self, table, key, value).await
+    fn insert(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::insert(self, table, key, value)
     }
 
     async fn insert_blind(
@@ -218,30 +225,39 @@ impl<M: LineLocks> TransactionRows<M> for latchwork_txn::Transaction<M> {
         Self::insert_blind(self, table, key, value)
     }
 
-    async fn update(&mut self, table: &Table<M>, key: &[u8], value: &[u8]) -> Result<(), TxnError> {
-        Self::update(self, table, key, value).await
+    fn update(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::update(self, table, key, value)
     }
 
-    async fn update_part(
+    fn update_part(
         &mut self,
         table: &Table<M>,
         key: &[u8],
         offset: usize,
         bytes: &[u8],
-    ) -> Result<(), TxnError> {
-        Self::update_part(self, table, key, offset, bytes).await
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::update_part(self, table, key, offset, bytes)
     }
 
-    async fn delete(&mut self, table: &Table<M>, key: &[u8]) -> Result<(), TxnError> {
-        Self::delete(self, table, key).await
+    fn delete(
+        &mut self,
+        table: &Table<M>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<(), TxnError>> {
+        Self::delete(self, table, key)
     }
 
-    async fn validate(&mut self) -> Result<(), TxnError> {
-        Self::validate(self).await
+    fn validate(&mut self) -> impl Future<Output = Result<(), TxnError>> {
+        Self::validate(self)
     }
 
-    async fn commit(self) -> Result<Timestamp, TxnError> {
-        Self::commit(self).await
+    fn commit(self) -> impl Future<Output = Result<Timestamp, TxnError>> {
+        Self::commit(self)
     }
 
     fn abort(self) {

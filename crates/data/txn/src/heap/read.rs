@@ -94,7 +94,9 @@ fn leased(ts: Timestamp, lease: u64, last: Timestamp, rows: u16) -> Timestamp {
 impl<M: LineLocks> Heap<M> {
     /// The fast path of a read of the row `key` in `id`: the row exists at home and no writer
     /// changes its line during the read. Appends the value to `value`.
-    #[inline]
+    ///
+    /// Always inlined: most callers do not ask whether the line is owned alone.
+    #[inline(always)]
     pub(crate) fn live_step(
         &self,
         id: RowId,

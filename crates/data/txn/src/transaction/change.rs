@@ -105,7 +105,8 @@ impl<M: LineLocks> Transaction<M> {
     }
 
     /// Overwrites a part of a row's value. The future is ready at its first poll if the transaction
-    /// has read the row to write it and has not written it yet.
+    /// has read the row to write it and has not written it yet. It is usually ready if the
+    /// transaction has read the row only to read it.
     ///
     /// # Errors
     /// [`TxnError::OutsideValue`]; otherwise as [`update`](Transaction::update).
@@ -117,10 +118,10 @@ impl<M: LineLocks> Transaction<M> {
         bytes: &[u8],
     ) -> Result<(), TxnError> {
         let to = To::Part(offset, bytes);
-        let (_, state) = self.alive()?;
+        let (database, state) = self.alive()?;
         let (number, hash) = (state.number(table)?, hash_of(key));
         if state.write_of(number, hash, key).is_none()
-            && let Some(kept) = state.kept(number, hash, key)
+            && let Some(kept) = database.kept_fast(state, table, number, (key, hash))
         {
             return state.note_change(number, hash, kept, &to);
         }

@@ -7,7 +7,7 @@ use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_wal::Timestamp;
 
-use super::state::{Held, Read, State};
+use super::state::{Base, Held, Kept, Read, State};
 use crate::heap::{Reading, SeenRow, Stamped};
 use crate::{Database, RowId, Scheme, Table};
 
@@ -90,6 +90,60 @@ impl<M: LineLocks> Database<M> {
                 end
             }
         }
+    }
+
+    /// The row `key` as it was read to be written. If the transaction has read the row only to read
+    /// it, this function reads it again to write it. `None`: the slow path must decide, or the
+    /// transaction has not read the row.
+    #[inline]
+    pub(super) fn kept_fast(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        number: u8,
+        (key, hash): (&[u8], u32),
+    ) -> Option<Kept> {
+        let kept = state.kept(number, hash, key);
+        kept.or_else(|| self.read_again(state, table, number, (key, hash)))
+    }
+
+    /// Reads a row to write it that the transaction has read only to read it.
+    fn read_again(
+        &self,
+        state: &mut State<M>,
+        table: &Table<M>,
+        number: u8,
+        (key, hash): (&[u8], u32),
+    ) -> Option<Kept> {
+        let (id, hint) = state.read_of(number, hash)?;
+        let held = state.locks.len();
+        let mut value = std::mem::take(&mut state.scratch);
+        value.clear();
+        let read =
+            self.read_here(state, table, (id, &hint), key, &mut value, AccessMode::Exclusive);
+        let kept = read.ok().map(|(cts, home, stamped)| {
+            let (key_at, value_at) = (state.keep(key), state.keep(&value));
+            let kept = Some((key_at.clone(), value_at.clone()));
+            let (fixed, read) = (false, state.reads.len());
+            state.note_read(Read {
+                table: number,
+                hash,
+                id,
+                cts,
+                hint,
+                home,
+                stamped,
+                fixed,
+                kept,
+            });
+            state.record.read(table.id().0, key, cts.0);
+            Kept { read, base: Base::Row(id, cts), key: key_at, value: value_at }
+        });
+        state.scratch = value;
+        if kept.is_none() {
+            state.locks.truncate(held);
+        }
+        kept
     }
 
     /// Takes the lock and raises the read timestamp that the read needs, and appends the value to

@@ -77,12 +77,16 @@ fn what_is_done_at_once_is_read_by_itself_and_committed_with_the_rest() {
         assert!(found(at_once(tx.get_for_update(table, &[2], &mut row))) && row == [2, 0]);
         assert!(matches!(at_once(tx.update_part(table, &[2], 1, &[77])), Some(Ok(()))));
         assert!(found(at_once(tx.get(table, &[2], &mut row))) && row == [2, 77]);
+        // A row that was read without the intention to write it.
+        assert!(matches!(at_once(tx.update_part(table, &[1], 1, &[55])), Some(Ok(()))));
+        assert!(found(at_once(tx.get(table, &[1], &mut row))) && row == [1, 55]);
         tx.delete(table, &[3]).await.expect("it is there");
         assert!(matches!(at_once(tx.get(table, &[3], &mut row)), Some(Ok(false))));
         // The row is written again.
         assert!(matches!(at_once(tx.update_part(table, &[2], 0, &[66])), Some(Ok(()))));
         assert_eq!(amount(database, table, 4).await, Some(vec![4, 0]));
         tx.commit().await.expect("nobody is in the way");
+        assert_eq!(amount(database, table, 1).await, Some(vec![1, 55]));
         assert_eq!(amount(database, table, 2).await, Some(vec![66, 77]));
         assert_eq!(amount(database, table, 3).await, None);
     });
@@ -122,6 +126,28 @@ fn the_future_of_a_step_reports_the_conflict_that_the_fast_path_met() {
         assert!(matches!((is_met, after), (true, Err(TxnError::Doomed)) | (false, Ok(true))));
         drop(tx);
         assert_eq!(amount(database, table, 1).await, Some(vec![1, 0]));
+    });
+}
+
+#[test]
+fn a_row_that_two_have_read_is_changed_by_one_unless_reads_lock_it() {
+    each_scheme(async |database, table| {
+        let mut other = database.begin().await.expect("memory is in order");
+        let mut tx = database.begin().await.expect("memory is in order");
+        let mut row = Vec::new();
+        for reader in [&mut other, &mut tx] {
+            assert!(matches!(at_once(reader.get(table, &[5], &mut row)), Some(Ok(true))));
+        }
+        let changed = tx.update_part(table, &[5], 1, &[9]).await;
+        let is_met = database.scheme() == Scheme::TwoPhaseLocking;
+        let expected = if is_met { Err(Conflict::Locked) } else { Ok(()) };
+        assert_eq!(changed.map_err(|error| error.conflict().expect("a conflict")), expected);
+        drop(other);
+        if !is_met {
+            tx.commit().await.expect("nobody is in the way");
+        }
+        let after = if is_met { 0 } else { 9 };
+        assert_eq!(amount(database, table, 5).await, Some(vec![5, after]));
     });
 }
 
