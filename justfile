@@ -103,6 +103,10 @@ costs *ARGS:
     scripts/instructions.sh target/costs/instructions.tsv
     cargo run --release -p latchwork-benches --example costs -- --instructions target/costs/instructions.tsv --markdown docs/evidence/costs.md "$@"
 
+# Instructions of an operation, into a file; `--check` fails when a kept row grew, `--keep` counts those rows anew.
+instructions *ARGS:
+    scripts/instructions.sh "$@"
+
 # The RDMA fabric on Soft-RoCE, in a virtual machine; flags go to the tests.
 rdma *ARGS:
     scripts/check-ibv-layout.sh

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # usage: scripts/long.sh [STEP..]
 # The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
-# named: sockets loom rustdoc mdbook shared-writes libibverbs soft-roce reproduce matrix fuzz worlds
-# hunt rtree. Prints a line for each step, keeps its output under target/long, and goes on after a
-# failure. Exit status 1 if a step failed. LONG_MINUTES sets the time of each hunt (2), LONG_SEED
-# the first seed of the hunts and of the fuzzer; without it the clock draws one, which is printed.
+# named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce
+# matrix fuzz worlds hunt rtree. Prints a line for each step, keeps its output under target/long,
+# and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the time of each
+# hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the clock draws one,
+# which is printed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -16,7 +17,7 @@ seed=${LONG_SEED:-$(date +%s%N)}
 out=$target/long
 mkdir -p "$out"
 wanted=" $* "
-known=" sockets loom rustdoc mdbook shared-writes libibverbs soft-roce reproduce matrix fuzz worlds hunt rtree "
+known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce matrix fuzz worlds hunt rtree "
 for each; do
     [[ $known == *" $each "* ]] || { echo "long: there is no step $each; there are$known" >&2; exit 2; }
 done
@@ -44,12 +45,12 @@ rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked;
 book() {
     if command -v mdbook >/dev/null; then mdbook build docs; else echo "skipped: no mdbook"; fi
 }
-shared_writes() {
+with_valgrind() {
     if ! command -v valgrind >/dev/null; then
         { apt-get update -qq && apt-get install -y -qq valgrind; } ||
             { echo "skipped: no valgrind"; return; }
     fi
-    scripts/shared-writes.sh
+    "$@"
 }
 matrix() { LATCHWORK_TEST_FUZZ_SECONDS=60 cargo test --locked -p latchwork-cluster-app matrix::fuzz; }
 fuzz() {
@@ -66,7 +67,8 @@ step sockets cargo clippy -p latchwork-cluster --all-targets --locked -- -D warn
 step loom scripts/loom.sh
 step rustdoc rustdoc
 step mdbook book
-step shared-writes shared_writes
+step shared-writes with_valgrind scripts/shared-writes.sh
+step instructions with_valgrind scripts/instructions.sh --check
 step libibverbs or_skip scripts/check-ibv-layout.sh "no cmake or libclang" scripts/check-ibv-layout.sh
 step soft-roce or_skip scripts/rxe-vm.sh "no virtual machine" scripts/test-ibv.sh
 step reproduce scripts/reproduce/check.sh

@@ -14,7 +14,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member};
 use latchwork_coherence::AccessMode;
 use latchwork_verbs::GlobalAddr;
 
-use crate::measure::{HOT_LINES, Measure, Sizes};
+use crate::measure::{HOT_LINES, Measure, Sizes, counted};
 
 pub(crate) const COPY_HOT: &str = "cached read, whole line, hot";
 pub(crate) const COPY_FAR: &str = "cached read, whole line, far";
@@ -81,12 +81,15 @@ impl Held {
 
     fn time(&self, iters: u64, access: fn(&Member, GlobalAddr) -> u64) -> Duration {
         on_first(&self.cluster, async |member| {
-            let mut draws = Draws::new(self.lines.len() as u64, iters);
-            let start = member.handle.now();
-            for _ in 0..iters {
-                black_box(access(&member, self.lines[draws.draw() as usize]));
-            }
-            member.handle.now() - start
+            let accesses = async {
+                let mut draws = Draws::new(self.lines.len() as u64, iters);
+                let start = member.handle.now();
+                for _ in 0..iters {
+                    black_box(access(&member, self.lines[draws.draw() as usize]));
+                }
+                member.handle.now() - start
+            };
+            counted(accesses).await
         })
     }
 }

@@ -1,5 +1,8 @@
 //! [`Measure`]: a measurement. [`Sizes`]: the sizes of the data.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The sizes of the data.
@@ -43,6 +46,18 @@ impl Measure {
     ) -> Measure {
         Measure { alone: false, ..Measure::new(name, time) }
     }
+}
+
+/// The result of `work`. scripts/instructions.sh counts what happens in [`poll`] and nothing else:
+/// what the executor does meanwhile, as to count epochs, depends on the clock.
+pub(crate) async fn counted<F: Future>(work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| poll(work.as_mut(), context)).await
+}
+
+#[inline(never)]
+fn poll<F: Future>(work: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    work.poll(context)
 }
 
 pub(crate) fn nanos(time: Duration, count: u64) -> f64 {

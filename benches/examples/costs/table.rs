@@ -70,6 +70,13 @@ pub(crate) fn tables(
             None => text += " | | |\n",
         }
     }
+    // What is only counted: no measurement here has its name.
+    let is_measured = |row: &&Counted| samples.iter().any(|(name, _)| *name == row.name);
+    for Counted { name, counts: [instructions, first, second] } in
+        counted.iter().filter(|row| !is_measured(row))
+    {
+        let _ = writeln!(text, "| {name} | | {instructions:.0} | {first:.1} | {second:.1} |");
+    }
     text += "\n| target | wanted | got | |\n| --- | ---: | ---: | --- |\n";
     for Target { what, most, got } in targets(samples, idle) {
         let end = if got <= most { "met" } else { "missed" };

@@ -12,7 +12,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-use crate::measure::{HOT_KEYS, Measure, Sizes, nanos};
+use crate::measure::{HOT_KEYS, Measure, Sizes, counted, nanos};
 
 /// Keys that one call looks up.
 const MANY: usize = 16;
@@ -100,7 +100,7 @@ impl Loaded {
             let tree = Tree::open(member.memory.clone(), root, TreeConfig::default()).await;
             let draws = Draws::new(keys, seed);
             let time = match tree {
-                Ok(tree) => Some(body(Opened { tree, draws, member }).await),
+                Ok(tree) => Some(counted(body(Opened { tree, draws, member })).await),
                 Err(_) => None,
             };
             // The flag is set even without a tree, because the other nodes wait for it.
