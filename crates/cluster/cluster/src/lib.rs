@@ -85,7 +85,10 @@ pub use embedded::Embedded;
 pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait};
 #[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;
-pub use protocol::{Lock, Node, Policy, Protocol, Ticket, Worker, describe, read_message};
+pub use protocol::{
+    Lock, Node, Policy, Protocol, Ticket, Worker, describe, describe_atomic, describe_word,
+    read_message,
+};
 pub use simulated::{Simulated, SimulatedNode, WorldWatch};
 #[cfg(feature = "processes")]
 pub use transport::{SHARED_DIRECTORY, Transport};

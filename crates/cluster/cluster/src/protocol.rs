@@ -7,10 +7,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use latchwork_engine::NodeParts;
+use latchwork_engine::{NodeParts, Truth};
+use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
-use latchwork_selcc::Selcc;
-pub use latchwork_selcc::{Policy, describe, read_message};
+use latchwork_selcc::{LatchWords, Selcc};
+pub use latchwork_selcc::{Policy, describe, describe_atomic, describe_word, read_message};
+use latchwork_verbs::Region;
 
 /// A compute node of a cluster.
 pub type Node = latchwork_engine::CoherenceNode<Selcc>;
@@ -25,6 +27,11 @@ pub type Lock = latchwork_engine::Lock<Selcc>;
 pub(crate) fn new_node(parts: NodeParts, policy: Policy) -> Arc<Node> {
     let protocol = Selcc::new(policy, &parts.settings);
     Node::new(parts, protocol)
+}
+
+/// What the protocol itself says of the lines of a pool, whose memory nodes have these memories.
+pub(crate) fn truth(geometry: Geometry, memories: Vec<Arc<Region>>) -> Box<dyn Truth> {
+    Box::new(LatchWords::new(geometry, memories))
 }
 
 /// A coherence protocol.

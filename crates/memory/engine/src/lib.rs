@@ -111,6 +111,7 @@ mod survivor;
 mod tag;
 #[cfg(all(test, not(loom)))]
 mod testing;
+mod truth;
 mod user_messages;
 mod waiters;
 mod worker;
@@ -131,6 +132,7 @@ pub use node_core::{NodeCore, NodeParts};
 pub use protocol::{CoherenceProtocol, LineSite, LineState};
 pub use record::LocalSide;
 pub use settings::{NodeSettings, Release, ReplacementChoice, Resend, Setting, SettingError};
+pub use truth::{Owners, Truth};
 pub use waiters::{LineAccess, Waiters};
 pub use worker::Worker;
 pub use worker_core::WorkerCore;

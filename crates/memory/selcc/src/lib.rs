@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod describe;
+mod describe_word;
 mod drive;
 mod landed;
 mod line;
@@ -33,9 +34,12 @@ mod operations;
 mod pauses;
 mod policy;
 mod selcc;
+mod truth;
 mod wire;
 
 pub use describe::describe;
+pub use describe_word::{describe_atomic, describe_word};
 pub use policy::Policy;
 pub use selcc::Selcc;
+pub use truth::LatchWords;
 pub use wire::{ARENA_MAX, read_message};

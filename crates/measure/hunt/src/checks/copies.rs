@@ -1,11 +1,12 @@
-//! [`Copies`]: tracks the lines in each node's cache and their latch words, after each event.
+//! [`Copies`]: tracks the lines in each node's cache, and what the protocol says of their owners,
+//! after each event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latchwork_cache::{FrameId, FrameState, Ownership};
 use latchwork_cluster::{Node, Simulated};
-use latchwork_latch::LatchWord;
+use latchwork_engine::{Owners, Truth};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region, Words};
 
 /// One copy of a line.
@@ -28,12 +29,12 @@ pub(crate) struct Tracked {
     pub(crate) addr: GlobalAddr,
     /// The valid copies, in the order of the nodes.
     pub(crate) copies: Vec<Copy>,
-    pub(crate) word: LatchWord,
+    /// The owners that the protocol has recorded.
+    pub(crate) owners: Owners,
     memory: Arc<Region>,
-    word_offset: usize,
     /// The value that both ends of each copy must have, if the workload has reported one.
     pub(crate) notified: Option<u64>,
-    /// Whether a copy, the latch word or the reported value has changed since the last check.
+    /// Whether a copy, the owners or the reported value has changed since the last check.
     pub(crate) touched: bool,
 }
 
@@ -49,6 +50,7 @@ struct Seen {
 /// The frames of all nodes, and the lines in them.
 pub(crate) struct Copies {
     nodes: Vec<Arc<Node>>,
+    pub(crate) truth: Box<dyn Truth>,
     seen: Vec<Vec<Seen>>,
     pub(crate) lines: Vec<Tracked>,
     by_addr: BTreeMap<GlobalAddr, usize>,
@@ -62,6 +64,7 @@ impl Copies {
             Seen { addr: GlobalAddr::NULL, state: FrameState::from_bits(0), line: NO_LINE };
         Copies {
             nodes: cluster.nodes().to_vec(),
+            truth: cluster.truth(),
             seen: cluster.nodes().iter().map(|n| vec![nothing; n.cache().capacity()]).collect(),
             lines: Vec::new(),
             by_addr: BTreeMap::new(),
@@ -99,13 +102,11 @@ impl Copies {
         let next = self.lines.len();
         let line = *self.by_addr.entry(addr).or_insert(next);
         if line == next {
-            let latch = self.nodes[0].allocator().pool().geometry().latch_addr(addr);
             self.lines.push(Tracked {
                 addr,
                 copies: Vec::new(),
-                word: LatchWord::FREE,
+                owners: Owners::default(),
                 memory: cluster.network().memory(addr.node()).expect("a line's memory node"),
-                word_offset: latch.offset() as usize,
                 notified: None,
                 touched: true,
             });
@@ -113,7 +114,7 @@ impl Copies {
         line
     }
 
-    /// Reads all frames and all latch words of tracked lines again, and marks the changed lines.
+    /// Reads all frames and the owners of all tracked lines again, and marks the changed lines.
     /// This method runs after every event, so the method must be fast.
     pub(crate) fn look(&mut self, cluster: &Simulated) {
         for node in 0..self.nodes.len() {
@@ -128,9 +129,9 @@ impl Copies {
             }
         }
         for line in &mut self.lines {
-            let word = LatchWord::from_bits(line.memory.words().u64(line.word_offset));
-            line.touched |= word != line.word;
-            line.word = word;
+            let owners = self.truth.owners(line.addr);
+            line.touched |= owners != line.owners;
+            line.owners = owners;
         }
     }
 

@@ -2,16 +2,15 @@
 //!
 //! | the world had | promised at the end |
 //! | --- | --- |
-//! | no loss | no operation is in progress, no frame is reserved, locked or latched; latch words name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
+//! | no loss | no operation is in progress, no frame is reserved, locked or latched; the protocol's records name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
 //! | lost messages, failing connections, lost nodes | on live nodes: no batch in flight, no frame latched, locked or reserved, every frame accounted for. An invalidation request whose answer was lost stays open, a line with a dead holder stays owned, and lines that were being allocated may be lost |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latchwork_cache::FrameId;
-use latchwork_cache::Ownership;
 use latchwork_cluster::{Member, Node, Simulated};
-use latchwork_latch::LatchWord;
+use latchwork_engine::Owners;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use super::Verdict;
@@ -65,10 +64,10 @@ pub(crate) fn check_worker(member: &Member) -> Verdict {
     Ok(())
 }
 
-/// Checks that no line record is open, and that each latch word names exactly the nodes whose
-/// caches own the line.
-pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
-    let mut held = BTreeMap::<GlobalAddr, LatchWord>::new();
+/// Checks that no line record is open, and that the protocol names exactly the nodes whose caches
+/// own each line.
+pub(crate) fn check_owners(cluster: &Simulated) -> Verdict {
+    let mut held = BTreeMap::<GlobalAddr, Owners>::new();
     for node in cluster.nodes() {
         let under_way = node.lines_in_flight();
         if under_way > 0 {
@@ -78,26 +77,22 @@ pub(crate) fn check_words(cluster: &Simulated) -> Verdict {
             ));
         }
         for (addr, state) in node.cache().lines() {
-            let word = held.entry(addr).or_insert(LatchWord::FREE);
-            *word = word.plus(match state.ownership() {
-                Ownership::Invalid => 0,
-                Ownership::Shared => LatchWord::shared_by(node.id()).bits(),
-                Ownership::Exclusive => LatchWord::exclusively(node.id()).bits(),
-            });
+            let owners = held.entry(addr).or_default();
+            *owners = owners.with(node.id(), state.ownership());
         }
     }
+    let truth = cluster.truth();
     let pool = cluster.nodes()[0].allocator().pool();
     let geometry = pool.geometry();
     for id in (0..pool.memory_nodes()).map(|id| MemoryNodeId(id as u16)) {
-        let memory = cluster.network().memory(id).expect("a memory node of the pool");
         for chunk in (0..pool.chunks(id)).map(|chunk| geometry.chunk_addr(id, chunk)) {
             for line in (0..geometry.lines_per_chunk()).map(|at| geometry.line_addr(chunk, at)) {
-                let latch = geometry.latch_addr(line).offset() as usize;
-                let word = LatchWord::from_bits(memory.words().u64(latch));
-                let held = held.get(&line).copied().unwrap_or(LatchWord::FREE);
-                if word != held {
+                let owners = truth.owners(line);
+                let held = held.get(&line).copied().unwrap_or_default();
+                if owners != held {
+                    let record = truth.name();
                     return leak(format!(
-                        "the latch word of {line} says {word:?}, and the caches {held:?}"
+                        "the {record} of {line} says {owners:?}, and the caches {held:?}"
                     ));
                 }
             }

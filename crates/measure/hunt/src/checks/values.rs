@@ -1,8 +1,6 @@
 //! Checks the data-value invariant after every event: each copy that a node may read has the value
-//! that was written last. The memory node has this value too, while no node may write.
-//!
-//! 1. A batch that clears the exclusive field of a latch word first writes all changes back.
-//! 2. So while the field is clear, memory is current, even with verbs in flight.
+//! that was written last. The memory node has this value too, unless the protocol says that a node
+//! has newer bytes.
 //!
 //! If the workload reports the value that was written last, the check compares both ends of each
 //! copy with this value. So a torn line is found, too. Otherwise the check compares whole copies
@@ -17,7 +15,7 @@ use crate::WorldCheck;
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
     let readable = line.copies.iter().filter(|copy| copy.state.is_readable());
     let is_written = line.copies.iter().any(|copy| copy.state.is_latched());
-    let memory = (line.word.exclusive().is_none()).then(|| copies.memory(line));
+    let memory = copies.truth.newest(line.owners).is_none().then(|| copies.memory(line));
     if let Some(told) = line.notified {
         for copy in readable {
             let id = copies.node(copy.node).id();

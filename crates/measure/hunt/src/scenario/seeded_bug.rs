@@ -4,7 +4,7 @@ use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
 /// A seeded bug of a scenario. Some switch a rule of the protocol off. "Rule R2" and "rule R4" are
-/// rules of the word discipline ([`latchwork_latch::Rules`]). In other seeded bugs, a client, the
+/// rules of the word discipline ([`Policy::rules`](latchwork_cluster::Policy::rules)). In other seeded bugs, a client, the
 /// network or a reclaiming node misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -42,6 +42,11 @@ impl Default for SwarmChoice {
 /// stream of its own, so that older seeds without the feature give the same worlds as before.
 const LOCKS: u64 = (1 << 40) + 2;
 
+/// The protocols of some worlds: one in this many, drawn from this random stream. `None` is the
+/// world's first stream. All other worlds have [`Protocol::default`]. A later protocol has a stream
+/// of its own, for the same reason as [`LOCKS`]. If a seed draws several, the last one counts.
+const PROTOCOLS: [(Protocol, u64, Option<u64>); 1] = [(Protocol::Sel, 6, None)];
+
 /// The random stream that decides whether a world has death notices. This stream is separate for
 /// the same reason as [`LOCKS`].
 const DEPARTURES: u64 = (1 << 40) + 14;
@@ -120,7 +125,7 @@ impl Scenario {
             workers: draw.between(1, 3) as usize,
             tasks: draw.between(1, 3) as usize,
             operations: 0,
-            protocol: if draw.chance(6) { Protocol::Sel } else { Protocol::Selcc },
+            protocol: draw.protocol(seed),
             network: draw.network(of),
             frames: draw.between(4, 32) as usize,
             line_size: draw.one_of(&SMALL_LINES),
@@ -162,6 +167,18 @@ fn patience(scenario: &Scenario) -> u64 {
 }
 
 impl Draw {
+    fn protocol(&mut self, seed: u64) -> Protocol {
+        let mut drawn = Protocol::default();
+        for (protocol, one_in, stream) in PROTOCOLS {
+            let is_drawn = match stream {
+                None => self.chance(one_in),
+                Some(stream) => Draw(WorkloadRandom::for_stream(seed, stream)).chance(one_in),
+            };
+            drawn = if is_drawn { protocol } else { drawn };
+        }
+        drawn
+    }
+
     fn network(&mut self, of: &SwarmChoice) -> Network {
         if !of.networks.is_empty() {
             return self.one_of(&of.networks);

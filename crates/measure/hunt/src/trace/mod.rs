@@ -31,7 +31,6 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 use self::core::Core;
 pub(crate) use entry::micros;
 pub use entry::{TraceEntry, TraceKind, TraceParty};
-pub use names::word;
 use recorder::Recorder;
 
 /// Collects the events of a world, and keeps the last entries. Clones share the entries.

@@ -1,27 +1,8 @@
-//! Describes lines, latch words and batches as text.
+//! Describes lines and batches as text.
 
-use std::fmt::Write as _;
-
-use latchwork_cluster::{describe, read_message};
-use latchwork_latch::{LatchWord, WordOp, WordVerb};
+use latchwork_cluster::{describe, describe_atomic, read_message};
 use latchwork_memnode::Geometry;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, WorkRequest};
-
-/// A latch word as text: `free`, `X=C2`, `S={C1,C3}`, `X=C2 S={C1}`.
-pub fn word(word: LatchWord) -> String {
-    let mut text = String::new();
-    match (word.exclusive(), word.bits() >> 58) {
-        (Some(id), _) => _ = write!(text, "X=C{}", id.get()),
-        (None, 0) => {}
-        (None, reserved) => _ = write!(text, "X=?{reserved}"),
-    }
-    if !word.shared().is_empty() {
-        let ids: Vec<String> = word.shared().iter().map(|id| format!("C{}", id.get())).collect();
-        let gap = if text.is_empty() { "" } else { " " };
-        let _ = write!(text, "{gap}S={{{}}}", ids.join(","));
-    }
-    if text.is_empty() { "free".to_owned() } else { text }
-}
 
 /// The line that has its latch word at the address `latch`. `None` if no latch word is there.
 pub(crate) fn line_of_latch(geometry: Geometry, latch: GlobalAddr) -> Option<GlobalAddr> {
@@ -99,20 +80,14 @@ fn on_memory(
     let line = latch.or_else(|| line_around(geometry, addr));
     let place = if line.is_some() { String::new() } else { format!(" {addr}") };
     let within = line.map_or(0, |line| addr.offset().saturating_sub(line.offset()));
-    let text = match request.unconditional() {
-        WorkRequest::FetchAdd { add, .. } => match operation(from, WordVerb::Add(add)) {
-            Some(op) if latch.is_some() => op,
-            _ => format!("FAA{place} +{add:#x}"),
-        },
+    let request = request.unconditional();
+    if let Some(operation) = latch.and_then(|_| describe_atomic(from, &request)) {
+        return (line, operation);
+    }
+    let text = match request {
+        WorkRequest::FetchAdd { add, .. } => format!("FAA{place} +{add:#x}"),
         WorkRequest::CompareSwap { expected, desired, .. } => {
-            let (from_word, to_word) =
-                (LatchWord::from_bits(expected), LatchWord::from_bits(desired));
-            let verb = WordVerb::CompareSwap { expected: from_word, desired: to_word };
-            match operation(from, verb) {
-                Some(op) if latch.is_some() => op,
-                _ if latch.is_some() => format!("CAS {} -> {}", word(from_word), word(to_word)),
-                _ => format!("CAS{place} {expected:#x} -> {desired:#x}"),
-            }
+            format!("CAS{place} {expected:#x} -> {desired:#x}")
         }
         WorkRequest::WriteWord { value, .. } => format!("WRITE{place} word := {value:#x}"),
         WorkRequest::Read { local, .. } if latch.is_some() => {
@@ -133,36 +108,6 @@ fn on_memory(
     (line, text)
 }
 
-/// The name of the word operation for which the node `from` posts this atomic verb. `None` if no
-/// word operation has this verb.
-fn operation(from: ComputeNodeId, verb: WordVerb) -> Option<String> {
-    let plain = [
-        (WordOp::AcquireShared, "AcquireShared"),
-        (WordOp::Poll, "Poll"),
-        (WordOp::AcquireExclusive, "AcquireExclusive"),
-        (WordOp::Upgrade, "Upgrade"),
-        (WordOp::ReleaseShared, "ReleaseShared"),
-        (WordOp::ReleaseExclusive, "ReleaseExclusive"),
-        (WordOp::Downgrade, "Downgrade"),
-    ];
-    if let WordVerb::CompareSwap { expected, desired } = verb
-        && desired == LatchWord::exclusively(from)
-        && expected.exclusive().is_none()
-        && !expected.shared().without(from).is_empty()
-    {
-        let (own, others) = (expected.shared().contains(from), expected.shared().without(from));
-        let name = if own { "UpgradeOver" } else { "TakeOver" };
-        return Some(format!("{name}({others:?})"));
-    }
-    let named = plain.into_iter().find(|(op, _)| op.verb(from) == verb);
-    named.map(|(_, name)| name.to_owned()).or_else(|| {
-        let others = (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new);
-        let to =
-            others.filter(|to| *to != from).find(|to| WordOp::HandOver(*to).verb(from) == verb);
-        to.map(|to| format!("HandOver(C{})", to.get()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use latchwork_verbs::{LocalBuffer, MemoryNodeId, RegionKey};
@@ -177,29 +122,8 @@ mod tests {
         ComputeNodeId::new(id).expect("a valid id")
     }
 
-    fn atomic(latch: GlobalAddr, op: WordOp, me: u8) -> WorkRequest {
-        match op.verb(node(me)) {
-            WordVerb::Add(add) => WorkRequest::FetchAdd { remote: latch.offset(), add },
-            WordVerb::CompareSwap { expected, desired } => WorkRequest::CompareSwap {
-                remote: latch.offset(),
-                expected: expected.bits(),
-                desired: desired.bits(),
-            },
-        }
-    }
-
     fn local(len: u32) -> LocalBuffer {
         LocalBuffer { region: RegionKey(0), offset: 0, len }
-    }
-
-    #[test]
-    fn words_name_their_owners() {
-        let shared = |id| LatchWord::shared_by(node(id)).bits();
-        assert_eq!(word(LatchWord::FREE), "free");
-        assert_eq!(word(LatchWord::exclusively(node(2))), "X=C2");
-        assert_eq!(word(LatchWord::from_bits(shared(1) | shared(3))), "S={C1,C3}");
-        assert_eq!(word(LatchWord::exclusively(node(2)).plus(shared(1))), "X=C2 S={C1}");
-        assert_eq!(word(LatchWord::from_bits(63 << 58)), "X=?63");
     }
 
     #[test]
@@ -211,12 +135,11 @@ mod tests {
         let target = Target::Memory(MemoryNodeId(0));
         let read = WorkRequest::Read { remote: line.offset(), local: local(512) };
         let write = WorkRequest::Write { remote: line.offset() + 32, local: local(16) };
+        let add = |add| WorkRequest::FetchAdd { remote: latch.offset(), add };
         for (requests, words) in [
-            (vec![atomic(latch, WordOp::AcquireShared, 1), read], "AcquireShared + READ"),
-            (vec![atomic(latch, WordOp::Poll, 1), read], "Poll + READ"),
-            (vec![write, atomic(latch, WordOp::Downgrade, 1)], "WRITE 32..48 + Downgrade"),
-            (vec![atomic(latch, WordOp::HandOver(node(9)), 1)], "HandOver(C9)"),
-            (vec![atomic(latch, WordOp::ReleaseExclusive, 2)], "FAA +0xf800000000000000"),
+            (vec![add(1), read], "AcquireShared + READ"),
+            (vec![write, add(1)], "WRITE 32..48 + AcquireShared"),
+            (vec![add(0xf8 << 56)], "FAA +0xf800000000000000"),
         ] {
             let batch = batch(geometry, node(1), target, &requests);
             assert_eq!(batch, (Some(line), words.to_owned()));

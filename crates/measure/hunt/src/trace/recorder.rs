@@ -6,15 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::{Node, Simulated, describe, read_message};
-use latchwork_latch::LatchWord;
+use latchwork_cluster::{Node, Simulated, describe, describe_word as word, read_message};
 use latchwork_memnode::Geometry;
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
 use latchwork_verbs_sim::{BatchStep, Sight, Strike};
 
 use super::core::Core;
-use super::names::{batch, line_of_latch, word};
+use super::names::{batch, line_of_latch};
 use super::{TraceEntry, TraceKind, TraceParty};
 
 /// The recorder watches the ownership of this many lines: the lines of the latest batches.
@@ -72,7 +71,6 @@ impl Recorder {
             BatchStep::Struck { request, old, new } => {
                 let Some(latch) = self.latch(sight, request) else { return };
                 line = line_of_latch(self.geometry, latch);
-                let (old, new) = (LatchWord::from_bits(old), LatchWord::from_bits(new));
                 result = match old == new {
                     true => format!("{} stays", word(old)),
                     false => format!("{} -> {}", word(old), word(new)),
@@ -86,7 +84,7 @@ impl Recorder {
             BatchStep::Completed(outcome) => {
                 result = match outcome {
                     Ok(outcome) => match self.first_latch(sight) {
-                        Some(_) => format!("was {}", word(LatchWord::from_bits(outcome.old[0]))),
+                        Some(_) => format!("was {}", word(outcome.old[0])),
                         None => "done".to_owned(),
                     },
                     Err(VerbError::Ambiguous { .. }) => "FAILED: may have taken effect".to_owned(),

@@ -356,7 +356,7 @@ impl World {
         self.failed(WorldCheck::Starvation, "workers do not leave, and nothing happens".to_owned())
     }
 
-    /// Checks nodes, latch words and lines after all workers have left.
+    /// Checks nodes, owners and lines after all workers have left.
     fn check_rest(&self) -> Verdict {
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             if !self.cluster.is_dead(at) {
@@ -366,7 +366,7 @@ impl World {
         if self.scenario.faults.may_fail_operations() {
             return Ok(());
         }
-        leaks::check_words(&self.cluster)?;
+        leaks::check_owners(&self.cluster)?;
         self.load
             .lines_in_use()
             .map_or(Ok(()), |known| leaks::check_lines(self.cluster.nodes(), known))

@@ -1,0 +1,74 @@
+//! [`LatchWords`]: the latch words of a simulated pool, as the [`Truth`] for checks.
+
+use std::sync::Arc;
+
+use latchwork_cache::Ownership;
+use latchwork_engine::{Owners, Truth};
+use latchwork_latch::LatchWord;
+use latchwork_memnode::Geometry;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region};
+
+/// The latch words in the memory of all memory nodes.
+#[derive(Debug)]
+pub struct LatchWords {
+    geometry: Geometry,
+    memories: Vec<Arc<Region>>,
+}
+
+impl LatchWords {
+    /// The latch words of a pool with this geometry, in the memories of its nodes, in their order.
+    pub fn new(geometry: Geometry, memories: Vec<Arc<Region>>) -> LatchWords {
+        LatchWords { geometry, memories }
+    }
+}
+
+/// The latch word and the cache of a node N differ only while a word operation is in flight, and
+/// only in these ways:
+///
+/// ```text
+///   cache of N   word                          meanwhile
+///   ----------   ---------------------------   ------------------------------------------------
+///   exclusive    names another node A          A hands the line over to N: A's cache has no
+///                                              copy, and A has an operation in progress
+///   shared       names N as exclusive holder   N downgrades
+///   nothing      anything                      N obtains the line, or gives it up
+/// ```
+///
+/// Two rules follow. If the word names no exclusive holder, no cache has an exclusive copy. If a
+/// cache has a shared copy, the word has the node's shared bit or names the node as exclusive
+/// holder.
+impl Truth for LatchWords {
+    fn name(&self) -> &'static str {
+        "latch word"
+    }
+
+    fn owners(&self, line: GlobalAddr) -> Owners {
+        let latch = self.geometry.latch_addr(line);
+        let memory = &self.memories[usize::from(latch.node().0)];
+        let bits = memory.words().u64(latch.offset() as usize);
+        let exclusive = (bits >> LatchWord::EXCLUSIVE.trailing_zeros()) as u8;
+        Owners { exclusive, shared: bits & !LatchWord::EXCLUSIVE }
+    }
+
+    /// A batch that clears the exclusive field first writes all changes back. So while the field is
+    /// clear, memory is current, even with verbs in flight.
+    fn newest(&self, owners: Owners) -> Option<ComputeNodeId> {
+        owners.holder()
+    }
+
+    fn permits(
+        &self,
+        owners: Owners,
+        node: ComputeNodeId,
+        copy: Ownership,
+        gives: &dyn Fn(ComputeNodeId) -> bool,
+    ) -> bool {
+        match copy {
+            Ownership::Invalid => true,
+            Ownership::Shared => owners.is_shared_by(node) || owners.holder() == Some(node),
+            Ownership::Exclusive => {
+                owners.holder().is_some_and(|holder| holder == node || gives(holder))
+            }
+        }
+    }
+}
