@@ -8,8 +8,7 @@ use latchwork_cluster::{ClusterError, Embedded, Member};
 
 use crate::checks::{Verdict, leaks};
 use crate::workloads;
-use crate::workloads::load::Load;
-use crate::workloads::record::Record;
+use crate::workloads::load::{Load, Phase, Record};
 use crate::world::{Observer, Process};
 use crate::{Scenario, WorldCheck, WorldFailure, WorldReport};
 
@@ -18,7 +17,6 @@ struct Brought {
     record: Record,
     operations: u64,
     failure: Option<WorldFailure>,
-    lines_in_use: Option<u64>,
 }
 
 /// Runs a scenario's workload on threads and shared memory, in real time. The network and the
@@ -59,22 +57,17 @@ fn work(
         cluster.run(move |member| one_worker(of.clone(), member, progress.clone()))?;
     let of = scenario.clone();
     brought.extend(cluster.run_on(1, move |member| one_look(of.clone(), member))?);
-    let mut lines_in_use = None;
-    let mut all: Option<Record> = None;
+    let (_, all) = start(scenario);
     for one in brought {
         report.operations += one.operations;
         report.failure = report.failure.take().or(one.failure);
-        lines_in_use = lines_in_use.or(one.lines_in_use);
-        match &mut all {
-            Some(all) => all.merge(one.record),
-            None => all = Some(one.record),
-        }
+        all.add(one.record);
     }
-    let Some(record) = all else { return Ok(Ok(())) };
-    report.tree = record.tree();
-    let lines = lines_in_use.map_or(Ok(()), |known| leaks::check_lines(cluster.nodes(), known));
-    let judged = record.judge().map(|undecided| report.undecided = undecided);
-    Ok(judged.and(lines))
+    let lines = all.lines_in_use();
+    let lines = lines.map_or(Ok(()), |known| leaks::check_lines(cluster.nodes(), known));
+    let (tree, judged) = all.judge();
+    report.tree = tree;
+    Ok(judged.map(|undecided| report.undecided = undecided).and(lines))
 }
 
 /// All operations of one worker.
@@ -85,42 +78,31 @@ async fn one_worker(
 ) -> Brought {
     let (observer, load) = start(&scenario);
     observer.on_end(move |process| progress(process.node * scenario.workers + process.worker));
-    let prepare = async {
-        if member.index > 0 {
-            return load.clone().find(member.clone()).await;
-        }
-        load.clone().set_up(member.clone()).await?;
-        load.clone().publish(member.clone()).await
-    };
-    let prepared = prepare.await;
+    let run = |phase, process| load.clone().run(phase, member.clone(), process);
+    let first = Process::new(&member, 0, scenario.tasks);
+    run(if member.index == 0 { Phase::SetUp } else { Phase::Find }, first).await;
     let mut tasks = Vec::new();
-    if let Err(text) = prepared {
-        observer.fail(WorldCheck::Error, format!("setting up failed: {text}"));
-    } else {
-        for task in 0..scenario.tasks {
-            let process = Process::new(&member, task, scenario.tasks);
-            tasks.push(member.handle.spawn(load.clone().task(member.clone(), process)));
-        }
+    if !observer.has_failed() {
+        let all = (0..scenario.tasks).map(|task| Process::new(&member, task, scenario.tasks));
+        tasks.extend(all.map(|process| member.handle.spawn(run(Phase::Task, process))));
     }
     for task in tasks {
         if task.await.is_err() {
             observer.fail(WorldCheck::Error, "a task was aborted".to_owned());
         }
     }
-    let process = Process::new(&member, 0, scenario.tasks);
-    load.clone().finish(member, process).await;
+    run(Phase::Finish, first).await;
     bring(&observer, &load)
 }
 
 /// One node reads all data after the work.
 async fn one_look(scenario: Scenario, member: Member) -> Brought {
     let (observer, load) = start(&scenario);
-    if let Err(text) = load.clone().find(member.clone()).await {
-        observer.fail(WorldCheck::Error, format!("looking at all in the end: {text}"));
-    } else {
-        // The first worker of the node reads, because its own work has ended.
-        let process = Process::looking(&member, &scenario);
-        load.clone().inspect(member, process).await;
+    // The first worker of the node reads, because its own work has ended.
+    let process = Process::looking(&member, &scenario);
+    load.clone().run(Phase::Find, member.clone(), process).await;
+    if !observer.has_failed() {
+        load.clone().run(Phase::Inspect, member, process).await;
     }
     bring(&observer, &load)
 }
@@ -133,11 +115,9 @@ fn start(scenario: &Scenario) -> (Rc<Observer>, Rc<dyn Load>) {
 }
 
 fn bring(observer: &Observer, load: &Rc<dyn Load>) -> Brought {
-    let lines_in_use = load.lines_in_use();
     Brought {
         record: load.take(),
         operations: observer.operations(),
         failure: observer.first_failure(),
-        lines_in_use,
     }
 }

@@ -68,7 +68,9 @@ impl Owners {
     }
 
     fn sharers(self) -> impl Iterator<Item = ComputeNodeId> {
-        (1..=ComputeNodeId::MAX).filter_map(ComputeNodeId::new).filter(move |n| self.is_shared_by(*n))
+        (1..=ComputeNodeId::MAX)
+            .filter_map(ComputeNodeId::new)
+            .filter(move |n| self.is_shared_by(*n))
     }
 }
 
@@ -82,5 +84,23 @@ impl fmt::Debug for Owners {
             write!(f, "{}{id:?}", if at > 0 { ", " } else { "" })?;
         }
         f.write_str("})")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_name_the_holder_first_and_then_the_others() {
+        let node = |id| ComputeNodeId::new(id).expect("a valid id");
+        let shared = Owners::default().with(node(9), Ownership::Shared);
+        let shared = shared.with(node(1), Ownership::Shared).with(node(4), Ownership::Invalid);
+        assert_eq!(format!("{shared:?}"), "(0, {C1, C9})");
+        assert!(shared.is_shared_by(node(9)) && !shared.is_shared_by(node(4)));
+        let owned = shared.with(node(2), Ownership::Exclusive);
+        assert_eq!(format!("{owned:?}"), "(C2, {C1, C9})");
+        assert_eq!(owned.named().collect::<Vec<_>>(), [node(2), node(1), node(9)]);
+        assert_eq!(Owners { exclusive: 63, shared: 0 }.holder(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The text form of latch words and word operations, for people who read logs.
+//! The text form of latch words and word operations, for readers of logs.
 
 use std::fmt::Write as _;
 
@@ -32,8 +32,7 @@ pub fn describe_atomic(from: ComputeNodeId, request: &WorkRequest) -> Option<Str
                 expected: LatchWord::from_bits(expected),
                 desired: LatchWord::from_bits(desired),
             };
-            let words =
-                || format!("CAS {} -> {}", describe_word(expected), describe_word(desired));
+            let words = || format!("CAS {} -> {}", describe_word(expected), describe_word(desired));
             Some(operation(from, verb).unwrap_or_else(words))
         }
         _ => None,

@@ -72,3 +72,44 @@ impl Truth for LatchWords {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latchwork_verbs::MemoryNodeId;
+
+    use super::*;
+
+    fn node(id: u8) -> ComputeNodeId {
+        ComputeNodeId::new(id).expect("a valid id")
+    }
+
+    #[test]
+    fn the_word_of_a_line_names_its_owners() {
+        let geometry = Geometry::new(64 << 10, 512).expect("good sizes");
+        let memory = || Region::zeroed(3 * (64 << 10)).expect("memory");
+        let memories = vec![memory(), memory()];
+        let line = geometry.line_addr(geometry.chunk_addr(MemoryNodeId(1), 0), 7);
+        let truth = LatchWords::new(geometry, memories.clone());
+        assert_eq!(truth.owners(line), Owners::default());
+        let word = LatchWord::exclusively(node(3)).plus(LatchWord::shared_by(node(5)).bits());
+        let latch = geometry.latch_addr(line).offset() as usize;
+        memories[1].words().set_u64(latch, word.bits());
+        let owners = Owners::default().with(node(3), Ownership::Exclusive);
+        let owners = owners.with(node(5), Ownership::Shared);
+        assert_eq!(truth.owners(line), owners);
+        assert_eq!(format!("{owners:?}"), format!("{word:?}"));
+        assert_eq!(truth.newest(owners), Some(node(3)));
+    }
+
+    #[test]
+    fn a_copy_differs_from_the_word_only_while_an_operation_is_in_flight() {
+        let truth = LatchWords::new(Geometry::default(), Vec::new());
+        let word = Owners::default().with(node(3), Ownership::Exclusive);
+        let word = word.with(node(5), Ownership::Shared);
+        let permits = |id, copy, gives| truth.permits(word, node(id), copy, &|_| gives);
+        assert!(permits(3, Ownership::Exclusive, false) && permits(3, Ownership::Shared, false));
+        assert!(permits(5, Ownership::Shared, false) && !permits(5, Ownership::Exclusive, false));
+        assert!(permits(5, Ownership::Exclusive, true), "the holder hands the line over");
+        assert!(!permits(4, Ownership::Shared, true) && permits(4, Ownership::Invalid, false));
+    }
+}

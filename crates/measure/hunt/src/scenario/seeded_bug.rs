@@ -4,8 +4,8 @@ use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
 /// A seeded bug of a scenario. Some switch a rule of the protocol off. "Rule R2" and "rule R4" are
-/// rules of the word discipline ([`Policy::rules`](latchwork_cluster::Policy::rules)). In other seeded bugs, a client, the
-/// network or a reclaiming node misbehaves.
+/// rules of the word discipline ([`rules`](latchwork_cluster::Policy::rules)). In other seeded
+/// bugs, a client, the network or a reclaiming node misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeededBug {
@@ -100,24 +100,8 @@ impl SeededBug {
             SeededBug::NeverGivesUp => rules.invalidate = false,
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,
-            // The clients, the network, the reclaiming nodes or the R-tree carry out these bugs.
-            SeededBug::ForgetsDirty
-            | SeededBug::Remembers
-            | SeededBug::Forgets
-            | SeededBug::ForgetsToFree
-            | SeededBug::Backdates
-            | SeededBug::WaitsForNothing
-            | SeededBug::Scribbles
-            | SeededBug::Overtakes
-            | SeededBug::ForgetsToLock
-            | SeededBug::LooksTooEarly
-            | SeededBug::StrandsBatches
-            | SeededBug::BuriesNobody
-            | SeededBug::SplitsUncounted
-            | SeededBug::StopsBeforeLast
-            | SeededBug::ParentsStaySmall
-            | SeededBug::ShrinksUnderInserts
-            | SeededBug::LeavesNoTrace => {}
+            // The clients, the network, the reclaiming nodes or the R-tree carry out the others.
+            _ => {}
         }
     }
 }

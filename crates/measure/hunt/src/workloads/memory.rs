@@ -12,44 +12,47 @@
 //! meanwhile. The epochs prevent the reuse of the line until the operation has ended. So a reader
 //! that finds another stamp has found a bug.
 
-mod record;
-
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 
 use latchwork_cache::WriteGuard;
-use latchwork_cluster::Member;
 use latchwork_coherence::{CoherentMemory, MemoryError};
-use latchwork_memnode::ObjectKind;
 use latchwork_verbs::{GlobalAddr, Words};
-use latchwork_workload::random::WorkloadRandom;
 
-use super::load::{FIND_LIMIT, Load, Work, pass_time};
-use super::record::Record;
+use super::client::{Client, Phase, Work};
 use crate::WorldCheck;
-use crate::scenario::{MemoryLoad, Scenario, SeededBug};
-use crate::world::{Observer, Process};
-
-pub(crate) use record::MemoryRecord;
-
-const SLOTS: ObjectKind = ObjectKind(7);
-const NAME: &str = "slots";
+use crate::checks::CheckResult;
+use crate::scenario::{MemoryLoad, SeededBug};
 
 /// Maximum number of waits for a line in one operation: for the slots, for the line, and for the
 /// allocation.
 const ACCESSES_MAX: u32 = 8;
 
-/// The workload.
-pub(crate) struct Memory {
+/// The workload. Its root is the line with the slots.
+pub(super) struct Memory {
     load: MemoryLoad,
-    operations: u64,
-    seed: u64,
-    plant: Option<SeededBug>,
-    observer: Rc<Observer>,
-    slots: Cell<GlobalAddr>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Put,
+    Take,
+    Look,
+}
+
+/// An operation on a slot. The stamp is for a line that the operation puts.
+pub(super) struct Operation {
+    kind: Kind,
+    slot: u64,
+    stamp: u64,
+}
+
+/// The counts of all tasks.
+#[derive(Default)]
+pub(super) struct MemoryRecord {
+    put: u64,
+    taken: u64,
     /// The number of full slots at the end, as an inspecting worker has read it.
-    full: Cell<Option<u64>>,
-    record: RefCell<MemoryRecord>,
+    full: Option<u64>,
 }
 
 /// The content of a slot: a line and its stamp.
@@ -81,135 +84,90 @@ impl Slot {
 }
 
 impl Memory {
-    pub(crate) fn new(scenario: &Scenario, load: &MemoryLoad, observer: &Rc<Observer>) -> Memory {
-        Memory {
-            operations: scenario.operations,
-            seed: scenario.seed,
-            plant: scenario.plant,
-            observer: observer.clone(),
-            slots: Cell::new(GlobalAddr::NULL),
-            full: Cell::new(None),
-            record: RefCell::default(),
-            load: load.clone(),
-        }
-    }
-
-    fn count(&self, count: impl FnOnce(&mut MemoryRecord)) {
-        count(&mut self.record.borrow_mut());
+    pub(super) fn new(load: &MemoryLoad) -> Memory {
+        Memory { load: load.clone() }
     }
 }
 
-impl Load for Memory {
-    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            let make = async {
-                let line = member.memory.allocate().await?;
-                let clear = |guard: &mut WriteGuard<'_>| {
-                    let end = guard.words().len();
-                    guard.words().clear(0..end);
-                    guard.mark_dirty(0..end);
-                };
-                member.memory.write(line, clear).await.map(|()| line)
-            };
-            self.slots.set(make.await.map_err(|error: MemoryError| error.to_string())?);
-            Ok(())
-        })
+impl Work for Memory {
+    /// The number of the task's last operation.
+    type Task = Cell<u64>;
+    type Operation = Operation;
+    type Record = MemoryRecord;
+
+    async fn begin(_client: &Client<Self>, _phase: Phase) -> Option<Cell<u64>> {
+        Some(Cell::new(0))
     }
 
-    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            let (port, slots) = (member.memory.port(), self.slots.get().bits());
-            let done = member.catalogue.register(port, NAME, SLOTS, slots).await;
-            done.map(drop).map_err(|error| error.to_string())
-        })
+    fn draw(client: &Client<Self>) -> Operation {
+        let slot = client.below(client.of().load.slots);
+        let number = client.task().get() + 1;
+        client.task().set(number);
+        let stamp = u64::from(client.process.number) << 32 | number;
+        let kind = [Kind::Put, Kind::Take, Kind::Look][client.below(3) as usize];
+        Operation { kind, slot, stamp }
     }
 
-    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            let deadline = member.handle.now() + FIND_LIMIT;
-            let port = member.memory.port();
-            let found = member.catalogue.wait_for(port, &member.handle, NAME, deadline).await;
-            let found = found.map_err(|error| error.to_string())?;
-            self.slots.set(GlobalAddr::from_bits(found.value));
-            Ok(())
-        })
-    }
-
-    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let mut random = WorkloadRandom::for_stream(self.seed, u64::from(process.number));
-            let client = Client { load: &self, member: &member, process };
-            for number in 0..self.operations {
-                let at = random.below(self.load.slots);
-                let stamp = u64::from(process.number) << 32 | (number + 1);
-                client.operation(at, stamp, random.below(3)).await;
-                pass_time(&member).await;
-            }
-        })
-    }
-
-    fn finish(self: Rc<Self>, _member: Member, _process: Process) -> Work<()> {
-        Box::pin(async {})
-    }
-
-    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let client = Client { load: &self, member: &member, process };
-            let (mut full, mut all) = (0, true);
-            for at in 0..self.load.slots {
-                match client.observed("look at", at, client.look(at)).await {
-                    Some(slot) => full += u64::from(!slot.is_empty()),
-                    None => all = false,
-                }
-            }
-            if all {
-                self.full.set(Some(full));
-            }
-        })
-    }
-
-    fn lines_in_use(&self) -> Option<u64> {
-        self.full.get().map(|full| full + 1)
-    }
-
-    fn take(&self) -> Record {
-        Record::Memory(MemoryRecord { full: self.full.get(), ..self.record.take() })
-    }
-}
-
-struct Client<'a> {
-    load: &'a Memory,
-    member: &'a Member,
-    process: Process,
-}
-
-impl Client<'_> {
-    async fn operation(&self, at: u64, stamp: u64, kind: u64) {
+    async fn apply(client: &Client<Self>, Operation { kind, slot, stamp }: Operation) {
         match kind {
-            0 => drop(self.observed("put into", at, self.put(at, stamp)).await),
-            1 => drop(self.observed("take from", at, self.take(at)).await),
-            _ => drop(self.observed("look at", at, self.look(at)).await),
+            Kind::Put => _ = client.at("put into", slot, client.put(slot, stamp)).await,
+            Kind::Take => _ = client.at("take from", slot, client.take(slot)).await,
+            Kind::Look => _ = client.at("look at", slot, client.look(slot)).await,
         }
     }
 
-    async fn observed<T>(
+    async fn inspect(client: &Client<Self>) {
+        let (mut full, mut all) = (0, true);
+        for at in 0..client.of().load.slots {
+            match client.at("look at", at, client.look(at)).await {
+                Some(slot) => full += u64::from(!slot.is_empty()),
+                None => all = false,
+            }
+        }
+        if all {
+            client.record(|record| record.full = Some(full));
+        }
+    }
+
+    fn roots(&self) -> u64 {
+        1
+    }
+
+    fn lines_in_use(&self, record: &MemoryRecord) -> Option<u64> {
+        record.full.map(|full| full + 1)
+    }
+
+    fn merge(record: &mut MemoryRecord, more: MemoryRecord) {
+        record.put += more.put;
+        record.taken += more.taken;
+        record.full = record.full.or(more.full);
+    }
+
+    /// Checks that the number of full slots is the number of puts minus the number of takes.
+    fn judge(&self, record: &MemoryRecord) -> CheckResult {
+        let MemoryRecord { put, taken, full: Some(full) } = *record else { return Ok(0) };
+        if put.saturating_sub(taken) == full {
+            return Ok(0);
+        }
+        let text = format!("{put} lines were put and {taken} taken, and {full} are there");
+        Err((WorldCheck::Linearizability, text))
+    }
+}
+
+impl Client<Memory> {
+    async fn at<T>(
         &self,
         what: &'static str,
         at: u64,
         work: impl Future<Output = Result<T, MemoryError>>,
     ) -> Option<T> {
-        let entered = async {
-            let _operation = self.member.memory.enter().await?;
-            work.await
-        };
-        let about = (what, format!("slot {at}"), ACCESSES_MAX);
-        self.load.observer.operation(self.process, about, entered).await
+        self.entered(what, format!("slot {at}"), ACCESSES_MAX, work).await
     }
 
     /// Fills a new line, which no other task knows, and puts it into a slot. If the slot is full,
     /// frees the line.
     async fn put(&self, at: u64, stamp: u64) -> Result<(), MemoryError> {
-        let (memory, observer) = (&self.member.memory, &self.load.observer);
+        let (memory, observer) = (&self.member.memory, &self.shared.observer);
         let line = memory.allocate().await?;
         let filled = memory.write(line, |guard| {
             let words = guard.words();
@@ -218,7 +176,7 @@ impl Client<'_> {
             observer.tell(line, Some(stamp));
         });
         filled.await?;
-        let shown = memory.write(self.load.slots.get(), |guard| {
+        let shown = memory.write(self.root(0), |guard| {
             let empty = Slot::read(guard.words(), at).is_empty();
             if empty {
                 Slot { line, stamp }.write(guard, at);
@@ -226,7 +184,7 @@ impl Client<'_> {
             empty
         });
         if shown.await? {
-            self.load.count(|record| record.put += 1);
+            self.record(|record| record.put += 1);
             return Ok(());
         }
         observer.tell(line, None);
@@ -234,7 +192,7 @@ impl Client<'_> {
     }
 
     async fn take(&self, at: u64) -> Result<(), MemoryError> {
-        let taken = self.member.memory.write(self.load.slots.get(), |guard| {
+        let taken = self.member.memory.write(self.root(0), |guard| {
             let slot = Slot::read(guard.words(), at);
             if !slot.is_empty() {
                 Slot::EMPTY.write(guard, at);
@@ -245,9 +203,9 @@ impl Client<'_> {
         if slot.is_empty() {
             return Ok(());
         }
-        self.load.count(|record| record.taken += 1);
-        self.load.observer.tell(slot.line, None);
-        if self.load.plant == Some(SeededBug::ForgetsToFree) {
+        self.record(|record| record.taken += 1);
+        self.shared.observer.tell(slot.line, None);
+        if self.has_bug(SeededBug::ForgetsToFree) {
             return Ok(());
         }
         self.free(slot.line).await
@@ -260,7 +218,7 @@ impl Client<'_> {
     /// Reads a slot, and checks that its line has the stamp of the slot.
     async fn look(&self, at: u64) -> Result<Slot, MemoryError> {
         let memory = &self.member.memory;
-        let slot = memory.read(self.load.slots.get(), |words| Slot::read(words, at)).await?;
+        let slot = memory.read(self.root(0), |words| Slot::read(words, at)).await?;
         if slot.is_empty() {
             return Ok(slot);
         }
@@ -270,10 +228,10 @@ impl Client<'_> {
         };
         if let Some(found) = memory.read(slot.line, stranger).await? {
             let text = format!(
-                "{}: slot {at} says that {} carries {:#x}, and there is {found:#x}",
-                self.process, slot.line, slot.stamp
+                "slot {at} says that {} carries {:#x}, and there is {found:#x}",
+                slot.line, slot.stamp
             );
-            self.load.observer.fail(WorldCheck::Values, text);
+            self.wrong(WorldCheck::Values, text);
         }
         Ok(slot)
     }

@@ -1,20 +1,28 @@
 //! The workloads, which run in a world or on threads.
+//!
+//! ```text
+//!   world, threads ── Phase ──► Load ──► Client: draw, apply; draw, apply; ..
+//!                                            └──► record ──► judge
+//! ```
+//!
+//! Each workload implements [`Work`](client::Work), and all use one [`Client`](client::Client).
 
-pub(crate) mod buffered;
-pub(crate) mod lines;
+mod buffered;
+mod client;
+mod indexes;
+mod lines;
 pub(crate) mod load;
-pub(crate) mod locks;
-pub(crate) mod memory;
-mod named;
-pub(crate) mod record;
-pub(crate) mod rtree;
-pub(crate) mod tree;
-pub(crate) mod ycsb;
+mod locks;
+mod memory;
+mod rtree;
+mod tree;
+mod ycsb;
 
 use std::rc::Rc;
 
 use crate::scenario::{Scenario, Workload};
 use crate::world::Observer;
+use client::Shared;
 use load::Load;
 
 /// Makes the workload of a scenario.
@@ -22,13 +30,14 @@ use load::Load;
 /// # Errors
 /// The mistake in the scenario.
 pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dyn Load>, String> {
+    let of = scenario;
     Ok(match &scenario.workload {
-        Workload::Lines(load) => Rc::new(lines::Lines::new(scenario, load, observer)),
-        Workload::Buffered(load) => Rc::new(buffered::Buffered::new(scenario, load, observer)),
-        Workload::Locks(load) => Rc::new(locks::Locks::new(scenario, load, observer)),
-        Workload::Tree(load) => Rc::new(tree::TreeWork::new(scenario, load, observer)),
-        Workload::Rtree(load) => Rc::new(rtree::Boxes::new(scenario, load, observer)),
-        Workload::Memory(load) => Rc::new(memory::Memory::new(scenario, load, observer)),
-        Workload::Ycsb(load) => Rc::new(ycsb::Ycsb::new(scenario, load, observer)?),
+        Workload::Lines(load) => Shared::load(lines::Lines::new(load), of, observer),
+        Workload::Buffered(load) => Shared::load(buffered::Buffered::new(of, load), of, observer),
+        Workload::Locks(load) => Shared::load(locks::Locks::new(load), of, observer),
+        Workload::Tree(load) => Shared::load(tree::TreeWork::new(load), of, observer),
+        Workload::Rtree(load) => Shared::load(rtree::Boxes::new(of, load), of, observer),
+        Workload::Memory(load) => Shared::load(memory::Memory::new(load), of, observer),
+        Workload::Ycsb(load) => Shared::load(ycsb::Ycsb::new(load)?, of, observer),
     })
 }

@@ -32,7 +32,7 @@ use latchwork_verbs_sim::Faults;
 
 use crate::checks::{Verdict, leaks, steps::Steps};
 use crate::workloads;
-use crate::workloads::load::{Load, Work};
+use crate::workloads::load::{Load, Phase, Running};
 use crate::{
     Checks, NodeFaults, Scenario, SeededBug, Trace, WorldCheck, WorldFailure, WorldReport,
 };
@@ -169,9 +169,9 @@ impl World {
             return Ok(());
         }
         self.check_rest()?;
-        let record = self.load.take();
-        self.tree.replace(record.tree());
-        self.undecided.set(record.judge()?);
+        let (tree, judged) = self.load.judge();
+        self.tree.replace(tree);
+        self.undecided.set(judged?);
         Ok(())
     }
 
@@ -194,18 +194,18 @@ impl World {
 
     fn set_up(&self) -> Result<(), Failed> {
         let member = self.workers.borrow()[0].1.clone();
-        let task = member.handle.spawn_service(self.load.clone().set_up(member.clone()));
-        let end = self.step_until(self.now() + SET_UP_LIMIT, &|| task.is_finished())?;
-        let problem = match (end, task.take()) {
-            (RunEnd::Done, Some(Ok(Ok(())))) => return Ok(()),
-            (RunEnd::Done, Some(Ok(Err(text)))) => text,
-            (end, _) => format!("{end:?}"),
-        };
-        self.failed(WorldCheck::Error, format!("setting up failed: {problem}"))
+        let process = Process::new(&member, 0, self.scenario.tasks);
+        let set_up = self.phase(Phase::SetUp, member.clone(), process);
+        let task = member.handle.spawn_service(set_up);
+        match self.step_until(self.now() + SET_UP_LIMIT, &|| task.is_finished())? {
+            RunEnd::Done => Ok(()),
+            end => self.failed(WorldCheck::Error, format!("setting up failed: {end:?}")),
+        }
     }
 
     fn work(&self) -> Result<(), Failed> {
-        let tasks = self.spawn(|_| true, |load, member, process| load.task(member, process));
+        let tasks =
+            self.spawn(|_| true, |member, process| self.phase(Phase::Task, member, process));
         let plan = &self.scenario.faults;
         let begin = self.now();
         if plan.any() {
@@ -295,13 +295,14 @@ impl World {
 
     fn finish(&self) -> Result<(), Failed> {
         let first = |process: Process| process.task == 0;
-        let tasks = self.spawn(first, |load, member, process| load.finish(member, process));
+        let tasks = self.spawn(first, |member, process| self.phase(Phase::Finish, member, process));
         self.all_end(&tasks)
     }
 
     fn inspect(&self) -> Result<(), Failed> {
         let first = |process: Process| process.worker == 0 && process.task == 0;
-        let tasks = self.spawn(first, |load, member, process| load.inspect(member, process));
+        let tasks =
+            self.spawn(first, |member, process| self.phase(Phase::Inspect, member, process));
         self.all_end(&tasks)
     }
 
@@ -312,9 +313,9 @@ impl World {
         let lost = self.scenario.faults.lost_memory > 0;
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
-        let tasks = self.spawn(first, move |_, member, process| {
+        let tasks = self.spawn(first, move |member, process| {
             let observer = observer.clone();
-            Box::pin(async move {
+            async move {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
                     Err(MemoryError::Stuck { .. }) if lost => {}
@@ -324,7 +325,7 @@ impl World {
                     // No other error is permitted here.
                     Err(error) => observer.fail(WorldCheck::Leak, format!("{process}: {error}")),
                 }
-            })
+            }
         });
         let mut workers = self.workers.take();
         workers.retain(|(_, member)| !self.cluster.is_dead(member.node));
@@ -446,10 +447,15 @@ impl World {
         self.failed(WorldCheck::Starvation, format!("nothing happens any more:{open}"))
     }
 
-    fn spawn(
+    fn phase(&self, phase: Phase, member: Member, process: Process) -> Running {
+        self.load.clone().run(phase, member, process)
+    }
+
+    /// Spawns a future for each chosen task of the live nodes.
+    fn spawn<F: Future<Output = ()> + 'static>(
         &self,
         which: impl Fn(Process) -> bool,
-        body: impl Fn(Rc<dyn Load>, Member, Process) -> Work<()>,
+        body: impl Fn(Member, Process) -> F,
     ) -> Vec<(usize, JoinHandle<()>)> {
         let tasks = self.scenario.tasks;
         let mut spawned = Vec::new();
@@ -459,8 +465,8 @@ impl World {
             }
             for process in (0..tasks).map(|task| Process::new(member, task, tasks)) {
                 if which(process) {
-                    let work = body(self.load.clone(), member.clone(), process);
-                    spawned.push((member.node, member.handle.spawn(work)));
+                    let task = member.handle.spawn(body(member.clone(), process));
+                    spawned.push((member.node, task));
                 }
             }
         }

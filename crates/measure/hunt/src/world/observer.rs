@@ -52,79 +52,59 @@ impl fmt::Display for Process {
 
 /// What the observer needs to know about an error of an operation.
 pub(crate) trait Failing: fmt::Display {
+    /// The error of the memory that caused this error, if there is one.
+    fn of_memory(&self) -> Option<&MemoryError>;
+
+    /// Whether others were faster for too long.
+    fn is_starved(&self) -> bool;
+
     /// Whether a deadline has passed.
-    fn is_timeout(&self) -> bool;
+    fn is_timeout(&self) -> bool {
+        self.is_starved() || matches!(self.of_memory(), Some(MemoryError::Timeout { .. }))
+    }
 
     /// Whether an operation may end with this error in a world that loses nodes, messages or
     /// connections. For an error of the fabric, a lost node must also explain it.
-    fn is_clean(&self) -> bool;
+    fn is_clean(&self) -> bool {
+        self.is_timeout()
+            || matches!(self.of_memory(), Some(MemoryError::Pool(_) | MemoryError::Fabric(_)))
+    }
 
     /// The error of the fabric that caused this error, if there is one.
-    fn of_fabric(&self) -> Option<VerbError>;
+    fn of_fabric(&self) -> Option<VerbError> {
+        match self.of_memory() {
+            Some(MemoryError::Fabric(error)) => Some(*error),
+            _ => None,
+        }
+    }
 }
 
 impl Failing for MemoryError {
-    fn is_timeout(&self) -> bool {
-        matches!(self, MemoryError::Timeout { .. })
+    fn of_memory(&self) -> Option<&MemoryError> {
+        Some(self)
     }
 
-    fn is_clean(&self) -> bool {
-        matches!(self, MemoryError::Timeout { .. } | MemoryError::Pool(_) | MemoryError::Fabric(_))
-    }
-
-    fn of_fabric(&self) -> Option<VerbError> {
-        match self {
-            MemoryError::Fabric(error) => Some(*error),
-            _ => None,
-        }
+    fn is_starved(&self) -> bool {
+        false
     }
 }
 
-impl Failing for TreeError {
-    fn is_timeout(&self) -> bool {
-        match self {
-            TreeError::Memory(error) => error.is_timeout(),
-            other => matches!(other, TreeError::Starved { .. }),
-        }
-    }
+macro_rules! error_of_index {
+    ($error:ident) => {
+        impl Failing for $error {
+            fn of_memory(&self) -> Option<&MemoryError> {
+                if let $error::Memory(error) = self { Some(error) } else { None }
+            }
 
-    fn is_clean(&self) -> bool {
-        match self {
-            TreeError::Memory(error) => error.is_clean(),
-            other => matches!(other, TreeError::Starved { .. }),
+            fn is_starved(&self) -> bool {
+                matches!(self, $error::Starved { .. })
+            }
         }
-    }
-
-    fn of_fabric(&self) -> Option<VerbError> {
-        match self {
-            TreeError::Memory(error) => error.of_fabric(),
-            _ => None,
-        }
-    }
+    };
 }
 
-impl Failing for RTreeError {
-    fn is_timeout(&self) -> bool {
-        match self {
-            RTreeError::Memory(error) => error.is_timeout(),
-            other => matches!(other, RTreeError::Starved { .. }),
-        }
-    }
-
-    fn is_clean(&self) -> bool {
-        match self {
-            RTreeError::Memory(error) => error.is_clean(),
-            other => matches!(other, RTreeError::Starved { .. }),
-        }
-    }
-
-    fn of_fabric(&self) -> Option<VerbError> {
-        match self {
-            RTreeError::Memory(error) => error.of_fabric(),
-            _ => None,
-        }
-    }
-}
+error_of_index!(TreeError);
+error_of_index!(RTreeError);
 
 /// An operation in progress.
 struct Open {
@@ -227,6 +207,12 @@ impl Observer {
         self.kernel.get().map_or_else(|| handle.now(), Kernel::now)
     }
 
+    /// Whether all workers of the cluster report to this observer. So it is in a world, and not on
+    /// threads.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.kernel.get().is_some()
+    }
+
     // ---- failures -------------------------------------------------------------------------------
 
     /// Records a failure. The first failure counts.
@@ -277,7 +263,7 @@ impl Observer {
             Err(error) => {
                 self.note(process, || format!("{what} {on}: {error}"));
                 let explained = error.of_fabric().is_none_or(|error| {
-                    self.kernel.get().is_none() || self.gone.borrow().explains(process.node, error)
+                    !self.sees_all() || self.gone.borrow().explains(process.node, error)
                 });
                 if self.may_fail && explained && error.is_clean() {
                     self.clean_errors.set(self.clean_errors.get() + 1);
@@ -319,7 +305,7 @@ impl Observer {
     /// local latch.
     pub(crate) fn tell(&self, line: GlobalAddr, ends: Option<u64>) {
         // On threads no check runs after every event.
-        if self.checks == Checks::All && self.kernel.get().is_some() {
+        if self.checks == Checks::All && self.sees_all() {
             self.notified.borrow_mut().push((line, ends));
         }
     }

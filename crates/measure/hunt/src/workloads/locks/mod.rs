@@ -15,88 +15,93 @@
 //! In a world the workload also counts the owners of each lock. The count must show that a write
 //! lock has one owner and no reader beside the owner.
 
-mod client;
-mod record;
-mod state;
+mod transactions;
 
-use std::rc::Rc;
+use std::cell::RefCell;
 
-use latchwork_cache::WriteGuard;
-use latchwork_cluster::Member;
-use latchwork_coherence::CoherentMemory;
-use latchwork_workload::random::WorkloadRandom;
+use latchwork_verbs::GlobalAddr;
 
-use super::load::{FIND_LIMIT, Load, Work, pass_time};
-use super::named;
-use super::record::Record;
-use crate::world::Process;
-use client::Client;
+use super::client::{Client, Phase, Work};
+use super::lines::{LinesRecord, Stamp};
+use crate::checks::CheckResult;
+use crate::scenario::LocksLoad;
 
-pub(crate) use record::LocksRecord;
-pub(crate) use state::Locks;
+/// The workload.
+pub(super) struct Locks {
+    load: LocksLoad,
+    /// The lock owners of each line, as far as this thread knows: the number of readers, or -1 for
+    /// a writer.
+    holders: RefCell<Vec<i64>>,
+}
 
-impl Load for Locks {
-    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            for _ in 0..self.load.lines {
-                let line = member.memory.allocate().await.map_err(|error| error.to_string())?;
-                let clear = |guard: &mut WriteGuard<'_>| {
-                    let end = guard.words().len();
-                    guard.words().clear(0..end);
-                    guard.mark_dirty(0..end);
-                };
-                member.memory.write(line, clear).await.map_err(|error| error.to_string())?;
-                self.observer.tell(line, Some(0));
-                self.lines.borrow_mut().push(line);
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Audit,
+    Flag,
+    Look,
+    Transfer,
+}
+
+impl Locks {
+    pub(super) fn new(load: &LocksLoad) -> Locks {
+        Locks { load: load.clone(), holders: RefCell::new(vec![0; load.lines as usize]) }
+    }
+}
+
+impl Work for Locks {
+    const STREAM: u64 = 1;
+    type Task = ();
+    type Operation = (Kind, usize);
+    type Record = LinesRecord;
+
+    async fn set_up(client: &Client<Self>) -> Result<Vec<GlobalAddr>, String> {
+        let lines = client.new_lines(client.of().roots()).await;
+        let lines = lines.map_err(|error| error.to_string())?;
+        for line in &lines {
+            client.shared.observer.tell(*line, Some(Stamp::default().bits()));
+        }
+        Ok(lines)
+    }
+
+    async fn begin(_client: &Client<Self>, _phase: Phase) -> Option<()> {
+        Some(())
+    }
+
+    fn draw(client: &Client<Self>) -> (Kind, usize) {
+        let LocksLoad { lines, audits, flags, looks, .. } = client.of().load;
+        let shares = [(audits, Kind::Audit), (flags, Kind::Flag), (looks, Kind::Look)];
+        let kind = client.kind(&shares, Kind::Transfer);
+        (kind, client.below(lines) as usize)
+    }
+
+    async fn apply(client: &Client<Self>, (kind, at): (Kind, usize)) {
+        match kind {
+            Kind::Audit => client.transaction("audit", async || client.audit().await).await,
+            Kind::Flag => client.transaction("flag", async || client.flag(at).await).await,
+            Kind::Look => client.look(at).await,
+            Kind::Transfer => {
+                client.transaction("transfer", async || client.transfer().await).await;
             }
-            Ok(())
-        })
+        }
     }
 
-    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            self.alone.set(false);
-            let lines = self.lines.borrow().clone();
-            named::publish_all(&member, &lines).await
-        })
+    async fn inspect(client: &Client<Self>) {
+        client.look_at_all().await;
     }
 
-    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            self.alone.set(false);
-            let deadline = member.handle.now() + FIND_LIMIT;
-            *self.lines.borrow_mut() = named::find_all(&member, self.load.lines, deadline).await?;
-            Ok(())
-        })
+    fn roots(&self) -> u64 {
+        self.load.lines
     }
 
-    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let random = WorkloadRandom::for_stream(self.seed, u64::from(process.number) + 1);
-            let client = Client::new(&self, &member, process, random);
-            for _ in 0..self.operations {
-                client.operation().await;
-                pass_time(&member).await;
-            }
-        })
+    fn lines_in_use(&self, _record: &LinesRecord) -> Option<u64> {
+        Some(self.roots())
     }
 
-    fn finish(self: Rc<Self>, _member: Member, _process: Process) -> Work<()> {
-        Box::pin(async {})
+    fn merge(record: &mut LinesRecord, more: LinesRecord) {
+        record.merge(more);
     }
 
-    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let client = Client::new(&self, &member, process, WorkloadRandom::new(0));
-            client.look_at_all().await;
-        })
-    }
-
-    fn lines_in_use(&self) -> Option<u64> {
-        Some(self.load.lines)
-    }
-
-    fn take(&self) -> Record {
-        Record::Locks(LocksRecord { calls: self.calls.take() })
+    fn judge(&self, record: &LinesRecord) -> CheckResult {
+        record.judge()
     }
 }

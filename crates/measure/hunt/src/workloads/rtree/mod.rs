@@ -1,10 +1,5 @@
-//! An R-tree that all nodes share: boxes that come, move and go, and queries of all kinds.
-//!
-//! ```text
-//!   every task:    inserts boxes of its own, moves and removes any, queries  ──► Calls, by box
-//!   in the end:    every node reads everything, one validates
-//!   judge:         per box: does one order explain all answers?
-//! ```
+//! An R-tree that all nodes share: boxes that come, move and go, and queries of all kinds. Every
+//! task inserts boxes of its own, and moves and removes any.
 //!
 //! A query counts as one read of each box. A box that is in the window throughout the query must be
 //! in the answer, also if it moves. A box that is there at no instant of the query must not. The
@@ -13,78 +8,150 @@
 //! The tree takes the same box any number of times. So each box has one task that inserts it, and
 //! only if the task knows that the box is not there.
 
-mod client;
-mod index;
 mod model;
-mod record;
-mod state;
+mod operations;
 
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
-use latchwork_cluster::Member;
-use latchwork_rtree::RTreeError;
+use latchwork_cluster::Worker;
+use latchwork_rtree::{RTree, RTreeConfig, RTreeRules};
 
-use super::load::{Load, Work, pass_time};
-use super::record::Record;
-use crate::world::Process;
-use client::Client;
+use super::client::Client;
+use super::indexes::{IndexLoad, Indexed};
+use crate::scenario::{RtreeLoad, Scenario, SeededBug};
+use model::{BoxModel, D, Place};
 
-pub(crate) use record::BoxesRecord;
-pub(crate) use state::Boxes;
+/// Maximum number of waits for a line in one operation. This is an estimate: queries read every
+/// page.
+const ACCESSES_MAX: u32 = 400;
 
-impl Load for Boxes {
-    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move {
-            let made: Result<_, RTreeError> = self.shared.create(&member).await;
-            made.map(drop).map_err(|error| error.to_string())
-        })
+/// The workload.
+pub(super) struct Boxes {
+    load: RtreeLoad,
+    tasks: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Change,
+    ChangeAny,
+    Query,
+    QueryInside,
+    Order,
+    LookAtAll,
+}
+
+/// Of a hundred operations, the number of each kind. The rest looks at all boxes.
+const SHARES: [(u64, Kind); 5] = [
+    (50, Kind::Change),
+    (12, Kind::ChangeAny),
+    (23, Kind::Query),
+    (5, Kind::QueryInside),
+    (5, Kind::Order),
+];
+
+/// What the owner of a box knows of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Belief {
+    Absent,
+    /// There, unless another task has moved or removed it.
+    At(Place),
+    /// An operation was dropped or has failed, or another task was faster.
+    Unknown,
+}
+
+/// Boxes as a query found them. A box that was removed and inserted again during the query may be
+/// found twice, from both inserts.
+type Found = BTreeSet<Place>;
+
+/// What a task knows.
+pub(super) struct Task {
+    /// The boxes that only this task inserts.
+    boxes: RefCell<BTreeMap<u64, Belief>>,
+    /// The last places of boxes in answers of queries.
+    shown: RefCell<BTreeMap<u64, Place>>,
+    /// The number of the last insert or move. Each has its own number.
+    changes: Cell<u64>,
+}
+
+impl Boxes {
+    pub(super) fn new(scenario: &Scenario, load: &RtreeLoad) -> Indexed<Boxes> {
+        let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
+        Indexed::new(Boxes { load: load.clone(), tasks })
+    }
+}
+
+impl IndexLoad for Boxes {
+    const NAME: &'static str = "the R-tree";
+    const WALK_MAX: u32 = ACCESSES_MAX;
+    type Index = RTree<Worker, D>;
+    type Model = BoxModel;
+    type Value = Place;
+    type Task = Task;
+    type Operation = (Kind, u64);
+    type Entry = Place;
+
+    fn config(client: &Client<Indexed<Self>>) -> RTreeConfig {
+        let most = client.load().load.entries_per_page;
+        let most = (most > 0).then_some(most as u16);
+        RTreeConfig {
+            payload_len: 16,
+            max_entries_leaf: most,
+            max_entries_inner: most,
+            rules: rules(client.shared.scenario.plant),
+        }
     }
 
-    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move { self.shared.publish(&member).await })
+    fn begin(client: &Client<Indexed<Self>>) -> Result<Task, String> {
+        let (number, tasks) = (u64::from(client.process.number), client.load().tasks);
+        let own = (0..client.load().load.boxes).filter(|n| n % tasks == (number - 1) % tasks);
+        let boxes = RefCell::new(own.map(|n| (n, Belief::Absent)).collect());
+        Ok(Task { boxes, shown: RefCell::default(), changes: Cell::new(number << 32) })
     }
 
-    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move { self.shared.find(&member).await })
+    fn draw(client: &Client<Indexed<Self>>) -> (Kind, u64) {
+        let any = client.below(client.load().load.boxes);
+        (client.kind(&SHARES, Kind::LookAtAll), any)
     }
 
-    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let Some(tree) = self.shared.enter(&member, process).await else { return };
-            let client = Client::new(&self, &member, process, tree);
-            for _ in 0..self.operations {
-                client.operation().await;
-                pass_time(&member).await;
+    async fn apply(client: &Client<Indexed<Self>>, (kind, any): (Kind, u64)) {
+        match kind {
+            Kind::Change => _ = client.change().await,
+            Kind::ChangeAny => _ = client.change_any(any).await,
+            Kind::Query => {
+                let window = client.window();
+                client.boxes("query", client.query(window, false)).await;
             }
-        })
-    }
-
-    fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            self.shared.leave(&member, process).await;
-        })
-    }
-
-    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let Some(tree) = self.shared.enter_alone(&member, process).await else { return };
-            let client = Client::new(&self, &member, process, tree);
-            if let Some(all) = client.observed("look at", Box::pin(client.everything())).await {
-                self.ends.borrow_mut().push(all);
+            Kind::QueryInside => {
+                let window = client.window();
+                client.boxes("query the inside", client.query(window, true)).await;
             }
-            self.shared.validate(process, client.tree(), async { Ok(()) }).await;
-        })
+            Kind::Order => _ = client.boxes("order", client.nearest()).await,
+            Kind::LookAtAll => _ = client.boxes("look at", client.everything()).await,
+        }
     }
 
-    fn lines_in_use(&self) -> Option<u64> {
-        self.shared.pages()
+    async fn look(client: &Client<Indexed<Self>>) {
+        if let Some(all) = client.boxes("look at", client.everything()).await {
+            client.record(|record| record.ends.push(all.into_iter().collect()));
+        }
     }
 
-    fn take(&self) -> Record {
-        Record::Rtree(BoxesRecord {
-            calls: self.recorder.take(),
-            ends: self.ends.take(),
-            statistics: self.shared.take(),
-        })
+    fn model() -> BoxModel {
+        BoxModel
+    }
+}
+
+/// The rules of the tree, without the one that a seeded bug turns off.
+fn rules(plant: Option<SeededBug>) -> RTreeRules {
+    let all = RTreeRules::ALL;
+    match plant {
+        Some(SeededBug::SplitsUncounted) => RTreeRules { splits_count: false, ..all },
+        Some(SeededBug::StopsBeforeLast) => RTreeRules { queries_read_last: false, ..all },
+        Some(SeededBug::ParentsStaySmall) => RTreeRules { parents_grow: false, ..all },
+        Some(SeededBug::ShrinksUnderInserts) => RTreeRules { shrinks_give_way: false, ..all },
+        Some(SeededBug::LeavesNoTrace) => RTreeRules { departed_stay: false, ..all },
+        _ => all,
     }
 }

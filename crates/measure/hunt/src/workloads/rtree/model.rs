@@ -8,7 +8,7 @@ pub(super) const D: usize = 2;
 
 /// A box at a place. Each insert and each move has a place of its own, and the payload names it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Place {
+pub(in crate::workloads) struct Place {
     /// The number of the box.
     pub(super) n: u64,
     /// The number of the insert that brought the box.
@@ -47,7 +47,7 @@ impl Place {
 
 /// The boxes that belong to the answer of a query.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Window {
+pub(in crate::workloads) enum Window {
     Everything,
     /// Boxes with a common point.
     Meets(Rect<D>),
@@ -67,7 +67,7 @@ impl Window {
 
 /// An operation on one box, with its answer.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum BoxOperation {
+pub(in crate::workloads) enum BoxOperation {
     /// The box was not there.
     Insert(Place),
     /// A box at the first place goes to the second one.
@@ -80,7 +80,7 @@ pub(crate) enum BoxOperation {
 
 /// The model of one box: absent, or at a place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BoxModel;
+pub(in crate::workloads) struct BoxModel;
 
 impl ObjectModel for BoxModel {
     type State = Option<Place>;

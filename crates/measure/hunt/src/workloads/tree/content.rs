@@ -1,11 +1,12 @@
 //! Keys and values of the workload. Each value is unique, and a torn value can be recognised.
 
+use latchwork_blink::TreeError;
 use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 use latchwork_strict::strict_assert;
 
 /// The bytes of key number `n`, at most `u32::MAX`. Keys sort like their numbers. A key has 4 to 40
 /// bytes.
-pub(crate) fn key(n: u64) -> Vec<u8> {
+pub(in crate::workloads) fn key(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     strict_assert!(n <= u64::from(u32::MAX), "the number of a key does not fit");
     key.resize(4 + (n % 4) as usize * 12, b'k');
@@ -13,7 +14,7 @@ pub(crate) fn key(n: u64) -> Vec<u8> {
 }
 
 /// The number of a key.
-pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
+pub(in crate::workloads) fn number(bytes: &[u8]) -> Result<u64, String> {
     let first: [u8; 4] = bytes.get(..4).and_then(|b| b.try_into().ok()).ok_or("a short key")?;
     let n = u64::from(u32::from_be_bytes(first));
     if key(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
@@ -28,18 +29,18 @@ pub(crate) fn number(bytes: &[u8]) -> Result<u64, String> {
 /// A write of the whole value sets head and tail. A change in place sets only the head. Each head
 /// and each tail is written only once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Content {
-    pub(crate) head: u64,
-    pub(crate) tail: u64,
+pub(in crate::workloads) struct Content {
+    pub(in crate::workloads) head: u64,
+    pub(in crate::workloads) tail: u64,
 }
 
 impl Content {
     /// A content that no other call writes.
-    pub(crate) fn unique(id: u64) -> Content {
+    pub(in crate::workloads) fn unique(id: u64) -> Content {
         Content { head: id, tail: id }
     }
 
-    pub(crate) fn encode(self) -> Vec<u8> {
+    pub(in crate::workloads) fn encode(self) -> Vec<u8> {
         let mut bytes = self.head.to_le_bytes().to_vec();
         bytes.extend_from_slice(&self.tail.to_le_bytes());
         bytes.extend(std::iter::repeat_n(self.tail as u8, (self.tail % 6) as usize * 8));
@@ -48,7 +49,7 @@ impl Content {
     }
 
     /// The content of `bytes`. Fails if the bytes are not one whole value.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Content, String> {
+    pub(in crate::workloads) fn decode(bytes: &[u8]) -> Result<Content, String> {
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
             word.map(u64::from_le_bytes).ok_or_else(|| format!("a short value {bytes:02x?}"))
@@ -60,7 +61,7 @@ impl Content {
 
 /// An operation on one key, with its answer.
 #[derive(Clone, Debug)]
-pub(crate) enum Operation {
+pub(in crate::workloads) enum Operation {
     Map(MapOperation<Content>),
     /// Changed the head of the value in place, if the key was in the tree.
     SetHead {
@@ -70,7 +71,7 @@ pub(crate) enum Operation {
 }
 
 /// The model of one key of the tree, for the check. The key is absent at first.
-pub(crate) struct TreeKey;
+pub(in crate::workloads) struct TreeKey;
 
 impl ObjectModel for TreeKey {
     type State = Option<Content>;
@@ -96,5 +97,27 @@ impl ObjectModel for TreeKey {
             Operation::Map(operation) => MapKey::new().only_reads(operation),
             Operation::SetHead { found, .. } => !found,
         }
+    }
+}
+
+/// The answer of a call on an existing key. `None` if the key was not in the tree, or if there is
+/// no answer. Other errors stay errors.
+pub(in crate::workloads) fn known<T>(
+    answer: Option<Result<T, TreeError>>,
+) -> Result<Option<T>, TreeError> {
+    match answer {
+        Some(Err(TreeError::NotFound)) => Ok(None),
+        other => other.transpose(),
+    }
+}
+
+/// Whether an insert succeeded. False if the key existed, or if there is no answer. Other errors
+/// stay errors.
+pub(in crate::workloads) fn inserted(
+    answer: Option<Result<(), TreeError>>,
+) -> Result<bool, TreeError> {
+    match answer {
+        Some(Err(TreeError::Exists)) => Ok(false),
+        other => Ok(other.transpose()?.is_some()),
     }
 }

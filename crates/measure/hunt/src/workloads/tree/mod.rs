@@ -1,76 +1,176 @@
 //! The workload `tree`: tasks of all nodes execute all operations of one B-link tree, and record
-//! each call with its answer.
-//!
-//! ```text
-//!   every task:    random operations       Client ──► Recorder ──► Calls, key by key
-//!   in the end:    every node reads everything in every way, one validates
-//!   judge:         per key: does one order explain all answers?
-//! ```
+//! each call with its answer. In the end every node reads everything in every way.
 
-mod client;
 mod content;
-mod index;
-mod judge;
-mod record;
-mod recorder;
-mod shared;
-mod state;
+mod operations;
 
-pub(crate) use content::Operation;
-pub(super) use index::tree_config;
-pub(super) use judge::judge_keys;
-pub(crate) use record::TreeRecord;
-pub(crate) use recorder::{Calls, Polls, Recorder, inserted, known};
-pub(super) use shared::{Shared, SharedIndex};
-pub(crate) use state::TreeWork;
-
+use std::cell::Cell;
 use std::ops::Bound;
-use std::rc::Rc;
 
-use latchwork_blink::TreeError;
+use latchwork_blink::{Tree, TreeConfig, TreeError};
 use latchwork_cache::WriteGuard;
-use latchwork_cluster::Member;
+use latchwork_cluster::Worker;
 use latchwork_coherence::CoherentMemory;
 use latchwork_history::calls::MapOperation;
 use latchwork_strict::strict_assert;
 
-use super::load::{Load, Work, pass_time};
-use super::record::Record;
+use super::client::Client;
+use super::indexes::{IndexLoad, Indexed, tree_config};
 use crate::WorldCheck;
-use crate::scenario::SeededBug;
-use crate::world::Process;
-use client::Client;
-use content::{Content, key};
-use state::WALK_MAX;
+use crate::scenario::{SeededBug, TreeLoad};
+use content::{Content, Operation, TreeKey, key};
+
+pub(super) use content::{inserted, known};
+
+/// Maximum number of waits for a line in one operation. This is an estimate: a scan may read every
+/// page.
+const ACCESSES_MAX: u32 = 200;
+
+/// The workload.
+pub(super) struct TreeWork {
+    load: TreeLoad,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Get,
+    TryGet,
+    Insert,
+    Update,
+    UpdateRange,
+    Upsert,
+    Remove,
+    Modify,
+    Replace,
+    ScanUp,
+    ScanDown,
+}
+
+/// Of a hundred operations, the number of each kind. The rest scans down.
+const SHARES: [(u64, Kind); 10] = [
+    (15, Kind::Get),
+    (5, Kind::TryGet),
+    (15, Kind::Insert),
+    (10, Kind::Update),
+    (10, Kind::UpdateRange),
+    (10, Kind::Upsert),
+    (10, Kind::Remove),
+    (10, Kind::Modify),
+    (5, Kind::Replace),
+    (5, Kind::ScanUp),
+];
+
+/// What a task knows.
+pub(super) struct Task {
+    /// The last answer of a lookup. A seeded bug returns it again.
+    remembered: Cell<Option<(u64, Option<Content>)>>,
+    next_id: Cell<u64>,
+}
 
 impl TreeWork {
-    async fn make(&self, member: &Member) -> Result<(), TreeError> {
-        let tree = self.shared.create(member).await?;
-        let invoked = self.observer.time(&member.handle);
+    pub(super) fn new(load: &TreeLoad) -> Indexed<TreeWork> {
+        Indexed::new(TreeWork { load: load.clone() })
+    }
+}
+
+impl IndexLoad for TreeWork {
+    const NAME: &'static str = "tree";
+    const WALK_MAX: u32 = 1_000;
+    type Index = Tree<Worker>;
+    type Model = TreeKey;
+    type Value = Content;
+    type Task = Task;
+    type Operation = (Kind, u64);
+    type Entry = (u64, Content);
+
+    fn config(client: &Client<Indexed<Self>>) -> TreeConfig {
+        tree_config(client.load().load.entries_per_page)
+    }
+
+    async fn fill(client: &Client<Indexed<Self>>, tree: &Tree<Worker>) -> Result<(), TreeError> {
+        let (loaded, invoked) = (client.load().load.loaded, client.now());
         let content = |n: u64| Content::unique(u64::MAX - n);
-        let entries = (0..self.load.loaded).map(|n| (key(n), content(n).encode()));
+        let entries = (0..loaded).map(|n| (key(n), content(n).encode()));
         tree.bulk_load(entries, 0.8).await?;
-        for n in 0..self.load.loaded {
+        for n in 0..loaded {
             let operation = MapOperation::Insert { value: content(n), inserted: true };
-            let returned = Some(self.observer.time(&member.handle));
-            self.recorder.add(n, invoked, returned, Operation::Map(operation));
+            client.add_now(n, invoked, Operation::Map(operation));
         }
         Ok(())
     }
 
+    fn begin(client: &Client<Indexed<Self>>) -> Result<Task, String> {
+        let next_id = Cell::new(u64::from(client.process.number) << 32);
+        Ok(Task { remembered: Cell::new(None), next_id })
+    }
+
+    fn draw(client: &Client<Indexed<Self>>) -> (Kind, u64) {
+        let n = client.below(client.load().load.keys);
+        (client.kind(&SHARES, Kind::ScanDown), n)
+    }
+
+    async fn apply(client: &Client<Indexed<Self>>, (kind, n): (Kind, u64)) {
+        match kind {
+            Kind::Get => client.key("get", n, client.get(n)).await,
+            Kind::TryGet => client.key("try to get", n, client.try_get(n)).await,
+            Kind::Insert => client.key("insert", n, client.insert(n)).await,
+            Kind::Update => client.key("update", n, client.update(n)).await,
+            Kind::UpdateRange => client.key("update a range of", n, client.update_range(n)).await,
+            Kind::Upsert => client.key("upsert", n, client.upsert(n)).await,
+            Kind::Remove => client.key("remove", n, client.remove(n)).await,
+            Kind::Modify => client.key("modify", n, client.modify(n)).await,
+            Kind::Replace => client.key("replace", n, client.replace(n)).await,
+            Kind::ScanUp => client.key("scan up from", n, client.scan_up(n)).await,
+            Kind::ScanDown => client.key("scan down from", n, client.scan_down(n)).await,
+        }
+    }
+
+    async fn look(client: &Client<Indexed<Self>>) {
+        client.observed("look at", "every key", Self::WALK_MAX, client.look()).await;
+    }
+
+    /// Corrupts the tree, if the scenario has this seeded bug.
+    async fn before_validation(client: &Client<Indexed<Self>>) -> Result<(), TreeError> {
+        if !client.has_bug(SeededBug::Scribbles) {
+            return Ok(());
+        }
+        let scribble = |guard: &mut WriteGuard<'_>| {
+            let words = guard.words();
+            words.set_u64(0, !words.u64(0));
+            guard.mark_dirty(0..8);
+        };
+        client.member.memory.write(client.index().root(), scribble).await?;
+        Ok(())
+    }
+
+    fn model() -> TreeKey {
+        TreeKey
+    }
+}
+
+impl Client<Indexed<TreeWork>> {
+    async fn key(
+        &self,
+        what: &'static str,
+        n: u64,
+        work: impl Future<Output = Result<(), TreeError>>,
+    ) {
+        self.observed(what, format!("key {n}"), ACCESSES_MAX, work).await;
+    }
+
     /// Reads all entries by lookups and by scans in both directions, and compares the results.
-    async fn look(&self, client: &Client<'_>) -> Result<(), TreeError> {
-        let mut got = Vec::new();
-        for n in 0..self.load.keys {
-            let invoked = client.now();
-            let found = client.tree.get(&key(n)).await?.map(|bytes| client.whole(&bytes));
-            client.saw(n, invoked, found);
+    async fn look(&self) -> Result<(), TreeError> {
+        let (tree, mut got) = (self.index(), Vec::new());
+        for n in 0..self.load().load.keys {
+            let invoked = self.now();
+            let found = tree.get(&key(n)).await?.map(|bytes| self.whole(&bytes));
+            self.saw(n, invoked, found);
             got.extend(found.map(|content| (n, content)));
         }
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let all = (Bound::Unbounded, usize::MAX);
-        client.tree.scan_up(all.0, all.1, client.collect(&mut up)).await?;
-        client.tree.scan_down(all.0, all.1, client.collect(&mut down)).await?;
+        tree.scan_up(all.0, all.1, self.collect(&mut up)).await?;
+        tree.scan_down(all.0, all.1, self.collect(&mut down)).await?;
         down.reverse();
         strict_assert!(
             got.is_sorted_by(|one, next| one.0 < next.0),
@@ -79,77 +179,10 @@ impl TreeWork {
         for (scan, seen) in [("up", up), ("down", down)] {
             if seen != got {
                 let text = format!("at rest, a scan {scan} shows {seen:?}, and each key {got:?}");
-                self.observer.fail(WorldCheck::Tree, text);
+                self.shared.observer.fail(WorldCheck::Tree, text);
             }
         }
-        self.ends.borrow_mut().push(got);
+        self.record(|record| record.ends.push(got));
         Ok(())
-    }
-
-    /// Corrupts the tree, if the scenario has this seeded bug.
-    async fn scribble(&self, client: &Client<'_>) -> Result<(), TreeError> {
-        if self.plant != Some(SeededBug::Scribbles) {
-            return Ok(());
-        }
-        let scribble = |guard: &mut WriteGuard<'_>| {
-            let words = guard.words();
-            words.set_u64(0, !words.u64(0));
-            guard.mark_dirty(0..8);
-        };
-        client.member.memory.write(client.tree.root(), scribble).await?;
-        Ok(())
-    }
-}
-
-impl Load for TreeWork {
-    fn set_up(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move { self.make(&member).await.map_err(|error| error.to_string()) })
-    }
-
-    fn publish(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move { self.shared.publish(&member).await })
-    }
-
-    fn find(self: Rc<Self>, member: Member) -> Work<Result<(), String>> {
-        Box::pin(async move { self.shared.find(&member).await })
-    }
-
-    fn task(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let Some(tree) = self.shared.enter(&member, process).await else { return };
-            let client = Client::new(&self, &member, process, tree);
-            for _ in 0..self.operations {
-                client.operation().await;
-                pass_time(&member).await;
-            }
-        })
-    }
-
-    fn finish(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            self.shared.leave(&member, process).await;
-        })
-    }
-
-    fn inspect(self: Rc<Self>, member: Member, process: Process) -> Work<()> {
-        Box::pin(async move {
-            let Some(tree) = self.shared.enter_alone(&member, process).await else { return };
-            let client = Client::new(&self, &member, process, tree);
-            let about = ("look at", "every key".to_owned(), WALK_MAX);
-            self.observer.operation(process, about, self.look(&client)).await;
-            self.shared.validate(process, &client.tree, self.scribble(&client)).await;
-        })
-    }
-
-    fn lines_in_use(&self) -> Option<u64> {
-        self.shared.pages()
-    }
-
-    fn take(&self) -> Record {
-        Record::Tree(TreeRecord {
-            calls: self.recorder.take(),
-            ends: self.ends.take(),
-            statistics: self.shared.take(),
-        })
     }
 }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 
 /// The versions of a record's fields.
-pub(super) type Fielded = Vec<u64>;
+pub(in crate::workloads) type Fielded = Vec<u64>;
 
 /// An operation on one record, with its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(in crate::workloads) enum Step {
     /// Read or inserted the whole record.
     Whole(MapOperation<Fielded>),
     /// Wrote some fields, if the record was there.
@@ -20,7 +20,7 @@ pub(crate) enum Step {
 }
 
 /// The model of one record, which is absent at first.
-pub(super) struct OneRecord;
+pub(in crate::workloads) struct OneRecord;
 
 fn with(mut record: Fielded, fields: &Range<u16>, version: u64) -> Fielded {
     fields.clone().for_each(|field| record[usize::from(field)] = version);

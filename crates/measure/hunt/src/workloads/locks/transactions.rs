@@ -1,21 +1,19 @@
-//! [`Client`]: one task of the workload, with its transactions.
+//! The transactions of a task, its locks, and its accesses to lines.
 
-use std::cell::RefCell;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use latchwork_cache::{Ownership, WriteGuard};
-use latchwork_cluster::{Lock, Member};
+use latchwork_cluster::Lock;
 use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, MemoryError, Need};
 use latchwork_runtime::Time;
-use latchwork_verbs::{GlobalAddr, Words};
-use latchwork_workload::random::WorkloadRandom;
+use latchwork_verbs::Words;
 
-use super::super::lines::{LineCall, Stamp};
-use super::state::Locks;
+use super::super::client::Client;
+use super::super::lines::Stamp;
+use super::Locks;
 use crate::WorldCheck;
 use crate::scenario::{LocksLoad, SeededBug};
-use crate::world::Process;
 
 const AMOUNT: usize = 8;
 const FLAG: usize = 16;
@@ -25,7 +23,7 @@ const TRIES: u32 = 4;
 
 /// The content of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Content {
+pub(super) struct Content {
     stamp: Stamp,
     last: Stamp,
     amount: u64,
@@ -45,7 +43,7 @@ impl Content {
 
 /// A lock that a transaction holds, with its count for the checks.
 struct Held<'a> {
-    client: &'a Client<'a>,
+    client: &'a Client<Locks>,
     at: usize,
     mode: AccessMode,
     /// `None` if a seeded bug made the task skip the lock.
@@ -54,7 +52,7 @@ struct Held<'a> {
 
 impl Held<'_> {
     fn count(&self, change: impl FnOnce(&mut i64)) {
-        change(&mut self.client.load.holders.borrow_mut()[self.at]);
+        change(&mut self.client.of().holders.borrow_mut()[self.at]);
     }
 }
 
@@ -67,74 +65,17 @@ impl Drop for Held<'_> {
     }
 }
 
-/// One task.
-pub(super) struct Client<'a> {
-    load: &'a Locks,
-    member: &'a Member,
-    process: Process,
-    random: RefCell<WorkloadRandom>,
-}
-
-impl<'a> Client<'a> {
-    pub(super) fn new(
-        load: &'a Locks,
-        member: &'a Member,
-        process: Process,
-        random: WorkloadRandom,
-    ) -> Client<'a> {
-        Client { load, member, process, random: RefCell::new(random) }
-    }
-
-    fn below(&self, bound: u64) -> u64 {
-        self.random.borrow_mut().below(bound)
-    }
-
-    fn percent(&self, share: u64) -> bool {
-        self.below(100) < share
-    }
-
-    fn line(&self, at: usize) -> GlobalAddr {
-        self.load.lines.borrow()[at]
-    }
-
-    fn wrong(&self, check: WorldCheck, text: String) {
-        self.load.observer.fail(check, format!("{}: {text}", self.process));
-    }
-
+impl Client<Locks> {
     // ---- operations -----------------------------------------------------------------------------
 
-    pub(super) async fn operation(&self) {
-        let LocksLoad { lines, audits, flags, looks, .. } = self.load.load;
-        let kind = self.below(100);
-        let at = self.below(lines) as usize;
-        if kind < audits {
-            self.transaction("audit", async || self.audit().await).await;
-        } else if kind < audits + flags {
-            self.transaction("flag", async || self.flag(at).await).await;
-        } else if kind < audits + flags + looks {
-            self.observed("look", self.line(at).to_string(), self.look(at)).await;
-        } else {
-            self.transaction("transfer", async || self.transfer().await).await;
-        }
-    }
-
-    async fn observed<T>(
-        &self,
-        what: &'static str,
-        on: String,
-        work: impl Future<Output = Result<T, MemoryError>>,
-    ) -> Option<T> {
-        // In each attempt, a line is at most locked, upgraded, read twice and written.
-        let accesses = 5 * self.load.load.lines as u32 * TRIES;
-        let entered = async {
-            let _operation = self.member.memory.enter().await?;
-            work.await
-        };
-        self.load.observer.operation(self.process, (what, on, accesses), entered).await
+    /// The most waits for lines. In each attempt, a line is at most locked, upgraded, read twice
+    /// and written.
+    fn accesses(&self) -> u32 {
+        5 * self.of().load.lines as u32 * TRIES
     }
 
     /// Runs a transaction. After a conflict with a lock, tries again, up to [`TRIES`] times.
-    async fn transaction(
+    pub(super) async fn transaction(
         &self,
         what: &'static str,
         once: impl AsyncFn() -> Result<bool, MemoryError>,
@@ -149,12 +90,12 @@ impl<'a> Client<'a> {
             }
             Ok(())
         };
-        self.observed(what, "of some lines".to_owned(), tried).await;
+        self.entered(what, "of some lines", self.accesses(), tried).await;
     }
 
     /// `count` different random lines, in random order.
     fn some_lines(&self, count: usize) -> Vec<usize> {
-        let mut all: Vec<usize> = (0..self.load.load.lines as usize).collect();
+        let mut all: Vec<usize> = (0..self.of().load.lines as usize).collect();
         for at in 0..count {
             let other = at + self.below((all.len() - at) as u64) as usize;
             all.swap(at, other);
@@ -165,8 +106,8 @@ impl<'a> Client<'a> {
 
     /// Moves an amount from one line to another, and reads further lines. Returns false after a
     /// conflict with a lock.
-    async fn transfer(&self) -> Result<bool, MemoryError> {
-        let LocksLoad { lines, most, upgrades, .. } = self.load.load;
+    pub(super) async fn transfer(&self) -> Result<bool, MemoryError> {
+        let LocksLoad { lines, most, upgrades, .. } = self.of().load;
         let count = 1 + self.below(most.min(lines)) as usize;
         let mut held = Vec::new();
         for (nth, at) in self.some_lines(count).into_iter().enumerate() {
@@ -200,9 +141,9 @@ impl<'a> Client<'a> {
 
     /// Locks all lines to read, and checks that the sum of all amounts is 0. Returns false after a
     /// conflict with a lock.
-    async fn audit(&self) -> Result<bool, MemoryError> {
+    pub(super) async fn audit(&self) -> Result<bool, MemoryError> {
         let mut held = Vec::new();
-        for at in self.some_lines(self.load.load.lines as usize) {
+        for at in self.some_lines(self.of().load.lines as usize) {
             let Some(lock) = self.lock(at, AccessMode::Shared).await? else { return Ok(false) };
             held.push((lock, self.read(at).await?));
         }
@@ -215,12 +156,12 @@ impl<'a> Client<'a> {
     /// Clears the line's flag if the flag is set. Otherwise sets the flag, unless the flag of the
     /// other line of the pair is set. The transaction locks only the line `at`. Returns false after
     /// a conflict with a lock.
-    async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
+    pub(super) async fn flag(&self, at: usize) -> Result<bool, MemoryError> {
         let other = at ^ 1;
-        if other >= self.load.load.lines as usize {
+        if other >= self.of().load.lines as usize {
             return Ok(true);
         }
-        let early = self.load.plant == Some(SeededBug::LooksTooEarly);
+        let early = self.has_bug(SeededBug::LooksTooEarly);
         let seen = if early { self.look_unlocked(other).await? } else { None };
         let Some(_lock) = self.lock(at, AccessMode::Exclusive).await? else { return Ok(false) };
         // The memory fence orders the lock before the read: see `OptimisticRead::locked`.
@@ -232,7 +173,7 @@ impl<'a> Client<'a> {
         // `found` and `seen` are the flags at the time of the read.
         if found.is_some_and(|found| found.flag + seen.flag > 1) {
             let text =
-                format!("the flags of {} and {} are both set", self.line(at), self.line(other));
+                format!("the flags of {} and {} are both set", self.root(at), self.root(other));
             self.wrong(WorldCheck::Linearizability, text);
         }
         Ok(true)
@@ -240,16 +181,16 @@ impl<'a> Client<'a> {
 
     /// The content of the line. `None` if a transaction has locked the line to write.
     async fn look_unlocked(&self, at: usize) -> Result<Option<Content>, MemoryError> {
-        let (memory, addr) = (&self.member.memory, self.line(at));
+        let (memory, addr) = (&self.member.memory, self.root(at));
         let mut kept = None;
         loop {
-            let invoked = self.load.observer.time(&self.member.handle);
+            let invoked = self.now();
             let need = match memory.try_read(addr) {
                 Ok(read) => {
                     let content = Content::read(read.words());
                     let locked = read.locked();
                     if read.validate() {
-                        self.record(at, invoked, content, None);
+                        self.saw(at, invoked, content, None);
                         return Ok((locked != Ownership::Exclusive).then_some(content));
                     }
                     continue;
@@ -265,22 +206,24 @@ impl<'a> Client<'a> {
     }
 
     /// Reads a line without a lock. Half of these reads wait for locks of other transactions.
-    async fn look(&self, at: usize) -> Result<(), MemoryError> {
-        if self.percent(50) {
-            return self.read(at).await.map(drop);
-        }
-        self.look_unlocked(at).await.map(drop)
+    pub(super) async fn look(&self, at: usize) {
+        let look = async {
+            if self.percent(50) {
+                return self.read(at).await.map(drop);
+            }
+            self.look_unlocked(at).await.map(drop)
+        };
+        self.entered("look", self.root(at), self.accesses(), look).await;
     }
 
     /// Reads all lines after the work, when no transaction has a lock any more.
     pub(super) async fn look_at_all(&self) {
         let mut all = Vec::new();
-        for at in 0..self.load.load.lines as usize {
-            all.extend(
-                self.observed("read at the end", self.line(at).to_string(), self.read(at)).await,
-            );
+        for at in 0..self.of().load.lines as usize {
+            let read = self.read(at);
+            all.extend(self.entered("read at the end", self.root(at), self.accesses(), read).await);
         }
-        if all.len() as u64 == self.load.load.lines {
+        if all.len() as u64 == self.of().load.lines {
             self.is_consistent(&all);
         }
     }
@@ -290,13 +233,13 @@ impl<'a> Client<'a> {
     /// Locks the line. `None` if another transaction has a lock that excludes this one, if the
     /// attempt is dropped, or if there are too many locks.
     async fn lock(&self, at: usize, mode: AccessMode) -> Result<Option<Held<'_>>, MemoryError> {
-        if self.load.plant == Some(SeededBug::ForgetsToLock) && self.percent(20) {
+        if self.has_bug(SeededBug::ForgetsToLock) && self.percent(20) {
             return Ok(
                 Some(Held { client: self, at, mode, lock: None }).inspect(|held| self.holds(held))
             );
         }
-        let locking = self.member.memory.lock(Need { addr: self.line(at), mode });
-        let end = if self.percent(self.load.load.dropped) {
+        let locking = self.member.memory.lock(Need { addr: self.root(at), mode });
+        let end = if self.percent(self.of().load.dropped) {
             let by = self.member.handle.now() + Duration::from_nanos(self.below(8000));
             match self.member.handle.timeout(by, locking).await {
                 Ok(end) => end,
@@ -323,8 +266,8 @@ impl<'a> Client<'a> {
             *holders += if held.mode == AccessMode::Shared { 1 } else { -1 };
         });
         let alone = if held.mode == AccessMode::Shared { old >= 0 } else { old == 0 };
-        if !alone && self.load.alone.get() {
-            let text = format!("{} was locked {:?} beside {old}", self.line(held.at), held.mode);
+        if !alone && self.shared.observer.sees_all() {
+            let text = format!("{} was locked {:?} beside {old}", self.root(held.at), held.mode);
             self.wrong(WorldCheck::Owners, text);
         }
     }
@@ -347,9 +290,9 @@ impl<'a> Client<'a> {
     // ---- lines ----------------------------------------------------------------------------------
 
     async fn read(&self, at: usize) -> Result<Content, MemoryError> {
-        let invoked = self.load.observer.time(&self.member.handle);
-        let content = self.member.memory.read(self.line(at), Content::read).await?;
-        self.record(at, invoked, content, None);
+        let invoked = self.now();
+        let content = self.member.memory.read(self.root(at), Content::read).await?;
+        self.saw(at, invoked, content, None);
         Ok(content)
     }
 
@@ -360,8 +303,8 @@ impl<'a> Client<'a> {
         at: usize,
         change: impl Fn(&mut Content),
     ) -> Result<Option<Content>, MemoryError> {
-        let invoked = self.load.observer.time(&self.member.handle);
-        let write = self.member.memory.write(self.line(at), |guard: &mut WriteGuard<'_>| {
+        let invoked = self.now();
+        let write = self.member.memory.write(self.root(at), |guard: &mut WriteGuard<'_>| {
             let words = guard.words();
             let found = Content::read(words);
             let mut content = found;
@@ -374,38 +317,30 @@ impl<'a> Client<'a> {
             words.set_u64(last, content.stamp.bits());
             guard.mark_dirty(0..FLAG + 8);
             guard.mark_dirty(last..last + 8);
-            self.load.observer.tell(guard.addr(), Some(content.stamp.bits()));
+            self.shared.observer.tell(guard.addr(), Some(content.stamp.bits()));
             (found, content.stamp)
         });
         match write.await {
             Ok((found, stamp)) => {
-                self.record(at, invoked, found, Some(stamp));
+                self.saw(at, invoked, found, Some(stamp));
                 Ok(Some(found))
             }
             Err(error) => {
-                let text = format!("{} is locked to write: {error}", self.line(at));
+                let text = format!("{} is locked to write: {error}", self.root(at));
                 self.wrong(WorldCheck::Error, text);
                 Ok(None)
             }
         }
     }
 
-    fn record(&self, at: usize, invoked: Time, saw: Content, wrote: Option<Stamp>) {
-        let (process, line) = (self.process, self.line(at));
-        if saw.stamp != saw.last {
-            self.wrong(
-                WorldCheck::Values,
-                format!("{line} is torn: {} and {}", saw.stamp, saw.last),
-            );
-        }
-        let returned = self.load.observer.time(&self.member.handle);
-        let call = LineCall { process, line, invoked, returned, saw: saw.stamp, wrote };
-        self.load.calls.borrow_mut().push(call);
+    fn saw(&self, at: usize, invoked: Time, saw: Content, wrote: Option<Stamp>) {
+        let stamp = self.whole(at, (saw.stamp.bits(), saw.last.bits()));
+        self.add_call(at, invoked, stamp, wrote);
     }
 
     fn is_unchanged(&self, at: usize, saw: Content, now: Content) {
         if saw != now {
-            let text = format!("{} changed under a lock, from {saw:?} to {now:?}", self.line(at));
+            let text = format!("{} changed under a lock, from {saw:?} to {now:?}", self.root(at));
             self.wrong(WorldCheck::Linearizability, text);
         }
     }
