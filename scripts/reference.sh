@@ -11,26 +11,24 @@ if [ $# -gt 0 ] && [ "$*" != --check ]; then
     exit 2
 fi
 
-# The list that a macro `counters! { /// what it counts / name, .. }` has.
-source=$(grep -rl --include='*.rs' '^counters! {' crates)
-[ "$(wc -w <<<"$source")" = 1 ] || {
-    echo "reference: the counters of a node are in one file, and not in: $source" >&2
-    exit 1
-}
+# The lists of the macros `counters! { /// what it counts / name, .. }`: the engine's, and those of
+# the protocols, in which a name in quotes follows a variant.
+sources=$(grep -rl --include='*.rs' '^counters! {' crates | sort)
 page=docs/reference/settings.md
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT
 awk '
-    FILENAME == ARGV[1] {
-        if (/^counters! \{/) { inside = 1; table = "| counter | what it counts |\n| --- | --- |\n" }
+    BEGIN { table = "| counter | what it counts |\n| --- | --- |\n" }
+    FILENAME != ARGV[ARGC - 1] {
+        if (/^counters! \{/) inside = 1
         else if (inside && /^}/) inside = 0
         else if (inside && /^ *\/\/\//) { sub(/^ *\/\/\/ ?/, ""); text = text (text == "" ? "" : " ") $0 }
-        else if (inside) { gsub(/[ ,]/, ""); table = table "| `" $0 "` | " text " |\n"; text = "" }
+        else if (inside) { gsub(/^ *([A-Z][A-Za-z]* )?|[",]/, ""); table = table "| `" $0 "` | " text " |\n"; text = "" }
         next
     }
     $0 == "<!-- counters: begin -->" { print $0 "\n\n" table; skip = 1 }
     $0 == "<!-- counters: end -->" { skip = 0 }
-    !skip' "$source" "$page" >"$made"
+    !skip' $sources "$page" >"$made"
 if [ $# -eq 0 ]; then
     cp "$made" "$page"
 elif ! cmp -s "$made" "$page"; then

@@ -260,7 +260,7 @@ fn turns(time: Duration) {
     let before = cluster.counters();
     by_turns(&cluster, line, true);
     let each = 2.0 * ROUNDS as f64;
-    for (name, count) in (cluster.counters() - before).entries() {
+    for (name, count) in (cluster.counters() - before).entries(cluster.config().own_counts()) {
         if count > 0 {
             println!("    each hand-over: {name:<28} {:>9.2}", count as f64 / each);
         }
@@ -358,7 +358,8 @@ fn popular(time: Duration, inflight: usize) {
             clock.now().as_nanos() as f64 / count as f64
         });
         let counters = cluster.counters() - before;
-        for (name, count) in counters.entries().chain([("sweeps", sweeps), ("parks", parks)]) {
+        let own = cluster.config().own_counts();
+        for (name, count) in counters.entries(own).chain([("sweeps", sweeps), ("parks", parks)]) {
             if count > 0 {
                 println!("    each access: {name:<28} {:>9.3}", count as f64 / done as f64);
             }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::ClusterConfig;
 use latchwork_harness::outcome::tell;
 use latchwork_harness::{Named, NamesFiles, folded};
 
@@ -171,7 +171,7 @@ fn page(arguments: &Page) -> Result<String> {
 
 fn switches() -> String {
     let mut text = String::new();
-    for setting in NodeSettings::TABLE {
+    for setting in ClusterConfig::settings() {
         for value in setting.tries {
             text += &format!("{}\t{value}\n", setting.name);
         }

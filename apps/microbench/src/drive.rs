@@ -53,7 +53,7 @@ impl Driver for Settings {
         format!(
             "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
              {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
-            cluster.policy.name,
+            cluster.protocol.name(),
             self.common.fabric.name(),
             self.common.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
             many(cluster.compute_nodes, "compute node"),

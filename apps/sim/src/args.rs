@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use latchwork_cluster::Protocol;
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::{ClusterConfig, Protocol};
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
 use latchwork_hunt::{Checks, FaultPlan, Network, SeededBug};
@@ -256,7 +255,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
     let Some((name, value)) = text.split_once('=') else {
         return Err("use NAME=VALUE, such as evict-batch=1".to_owned());
     };
-    NodeSettings::default().set(name, value).map_err(|error| error.to_string())?;
+    ClusterConfig::default().set(name, value).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

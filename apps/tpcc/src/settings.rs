@@ -171,11 +171,11 @@ impl Settings {
                 device,
             )?);
         }
-        let lazy = cluster.policy.lazy_release;
+        let lazy = cluster.protocol.keeps_lines();
         if flags.early_release && (wal != Wal::Sync || !lazy) {
             let with = match lazy {
                 true => format!("--wal {}", wal.name()),
-                false => format!("--protocol {}", cluster.policy.name),
+                false => format!("--protocol {}", cluster.protocol.name()),
             };
             common.warnings.push(format!("--set early-release changes nothing with {with}"));
         }

@@ -29,7 +29,7 @@ fn run(protocol: Protocol, scheme: Scheme) -> Result<()> {
         ClusterConfig { compute_nodes: 2, memory_bytes: 64 << 20, ..ClusterConfig::default() };
     // The cluster has the protocol, and the database has the scheme. The rest of the program does
     // not depend on them.
-    config.policy = protocol.policy();
+    config.protocol = protocol;
     let counters = Schema::builder("counters")
         .column("counter", ColumnType::U32)
         .column("value", ColumnType::U64)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::{Cache, CacheError};
-use latchwork_engine::NodeParts;
+use latchwork_engine::{Node, NodeParts, Worker};
 use latchwork_fabric::{AnyFabric, AnyInbox, Port};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
@@ -15,7 +15,7 @@ use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
-use crate::protocol::{Node, Worker, new_node};
+use crate::protocol::new_node;
 use crate::{ClusterConfig, ConfigError};
 
 /// The reason why a cluster could not be started, or did not run to its end.
@@ -142,7 +142,7 @@ impl Blueprint {
                 epochs,
                 settings: config.node.clone(),
             };
-            nodes.push(new_node(parts, config.policy));
+            nodes.push(new_node(parts, config.protocol, &config.selcc));
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes })

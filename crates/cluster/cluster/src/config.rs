@@ -6,10 +6,11 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_engine::NodeSettings;
 use latchwork_memnode::{Geometry, PoolSettings};
+use latchwork_selcc::SelccSettings;
 use latchwork_verbs::ComputeNodeId;
 use thiserror::Error;
 
-use crate::protocol::{ARENA_MAX, Policy, Protocol};
+use crate::protocol::{ARENA_MAX, Protocol};
 
 /// The settings of a cluster.
 #[derive(Clone, Debug)]
@@ -50,10 +51,13 @@ pub struct ClusterConfig {
     /// The CPU cost of a sweep that made progress, without the cost of the work in the sweep. Only
     /// simulated workers use this setting.
     pub sweep_cost: Duration,
-    /// The protocol of the cluster; see [`Protocol::policy`](crate::Protocol::policy).
-    pub policy: Policy,
-    /// The settings of each compute node.
+    /// The protocol of the cluster.
+    pub protocol: Protocol,
+    /// The settings of each compute node. [`ClusterConfig::set`] sets these and the settings of the
+    /// protocols by name.
     pub node: NodeSettings,
+    /// The settings of each compute node that only SELCC and SEL have.
+    pub selcc: SelccSettings,
     /// The settings of each compute node's part of the memory pool.
     pub pool: PoolSettings,
 }
@@ -74,8 +78,9 @@ impl Default for ClusterConfig {
             chunk_size: Geometry::DEFAULT_CHUNK,
             seed: 1,
             sweep_cost: Duration::from_nanos(100),
-            policy: Protocol::default().policy(),
+            protocol: Protocol::default(),
             node: NodeSettings::default(),
+            selcc: SelccSettings::default(),
             pool: PoolSettings::default(),
         }
     }
@@ -181,6 +186,12 @@ impl ClusterConfig {
 
     pub(crate) fn frames_min(&self) -> usize {
         FRAMES_MIN
+    }
+
+    /// The names of the counts that only the protocol of this cluster has
+    /// ([`Counters::own`](latchwork_engine::Counters::own)).
+    pub fn own_counts(&self) -> &'static [&'static str] {
+        self.protocol.own_counts()
     }
 
     /// Checks everything that can be checked before memory is taken. Returns the geometry of the

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use latchwork_engine::Counters;
+use latchwork_engine::{Counters, Node};
 use latchwork_fabric::{AnyFabric, Port, Threaded};
 use latchwork_runtime::{Clock, Executor, RealDriver};
 use latchwork_verbs_shm as shm;
@@ -12,7 +12,6 @@ use crate::ClusterConfig;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
-use crate::protocol::Node;
 
 /// A cluster of memory nodes and compute nodes in one process, on shared memory. Programs that
 /// embed Latchwork use this cluster by default.

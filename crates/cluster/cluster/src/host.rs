@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
+use latchwork_engine::{Node, Worker};
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
@@ -14,7 +15,6 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
 use crate::ports::Ports;
-use crate::protocol::{Node, Worker};
 
 /// The running compute nodes of this process. Dropping the host ends the handlers.
 pub(crate) struct Host {

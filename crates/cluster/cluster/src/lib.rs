@@ -73,6 +73,7 @@ mod memory_host;
 mod ports;
 mod protocol;
 mod reclaim;
+mod settings;
 mod simulated;
 #[cfg(feature = "processes")]
 mod transport;
@@ -83,12 +84,11 @@ pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
 #[cfg(feature = "processes")]
 pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait};
+pub use latchwork_engine::{Lock, Node, Ticket, Worker};
 #[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;
-pub use protocol::{
-    Lock, Node, Policy, Protocol, Ticket, Worker, describe, describe_atomic, describe_word,
-    read_message,
-};
+pub use protocol::{Protocol, describe, describe_atomic, describe_word, read_message};
+pub use settings::SettingError;
 pub use simulated::{Simulated, SimulatedNode, WorldWatch};
 #[cfg(feature = "processes")]
 pub use transport::{SHARED_DIRECTORY, Transport};

@@ -1,68 +1,108 @@
 //! [`Protocol`]: the coherence protocol of a cluster, chosen at run time.
 //!
-//! This is the one place between the engine and the programs that names the protocols. All other
-//! code there uses the types of this file. The worlds of hunts draw from some protocols by name
-//! (`latchwork_hunt::Scenario::from_seed`), and so do some tests.
+//! This is the one place between the engine and the programs that names the protocols: another one
+//! is a line of the list, and an arm of each `match` here, which the compiler asks for. The worlds
+//! of hunts draw from some protocols by name (`latchwork_hunt::Scenario::from_seed`), and so do
+//! some tests.
 
 use std::fmt;
 use std::sync::Arc;
 
-use latchwork_engine::{NodeParts, Truth};
+use latchwork_engine::{Node, NodeParts, Truth};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
-use latchwork_selcc::{LatchWords, Selcc};
-pub use latchwork_selcc::{Policy, describe, describe_atomic, describe_word, read_message};
+use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
+pub use latchwork_selcc::{describe, describe_atomic, describe_word, read_message};
 use latchwork_verbs::Region;
 
-/// A compute node of a cluster.
-pub type Node = latchwork_engine::CoherenceNode<Selcc>;
-/// One worker's view of its node's coherent memory.
-pub type Worker = latchwork_engine::Worker<Selcc>;
-/// The right of an access to use a line once before the line may leave its node.
-pub type Ticket = latchwork_engine::Ticket<Selcc>;
-/// A line lock of a transaction, which keeps the line at its node.
-pub type Lock = latchwork_engine::Lock<Selcc>;
+macro_rules! protocols {
+    ($($(#[$doc:meta])* $protocol:ident $name:literal,)*) => {
+        /// A coherence protocol.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub enum Protocol { $($(#[$doc])* $protocol,)* }
 
-/// Builds a compute node that runs the protocol of this policy.
-pub(crate) fn new_node(parts: NodeParts, policy: Policy) -> Arc<Node> {
-    let protocol = Selcc::new(policy, &parts.settings);
-    Node::new(parts, protocol)
+        impl Protocol {
+            /// All protocols.
+            pub const ALL: [Protocol; [$(Protocol::$protocol),*].len()] =
+                [$(Protocol::$protocol),*];
+
+            /// The protocol's name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Protocol::$protocol => $name,)*
+                }
+            }
+        }
+    };
 }
 
-/// What the protocol itself says of the lines of a pool, whose memory nodes have these memories.
-pub(crate) fn truth(geometry: Geometry, memories: Vec<Arc<Region>>) -> Box<dyn Truth> {
-    Box::new(LatchWords::new(geometry, memories))
-}
-
-/// A coherence protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Protocol {
+protocols! {
     /// SELCC: lines stay in the cache until another node requests them.
     #[default]
-    Selcc,
+    Selcc "selcc",
     /// SEL: the baseline, which releases a line after every access.
-    Sel,
+    Sel "sel",
+}
+
+/// How a protocol is built.
+enum Build {
+    /// The protocols of the latch word.
+    LatchWord(Policy),
 }
 
 impl Protocol {
-    /// All protocols.
-    pub const ALL: [Protocol; 2] = [Protocol::Selcc, Protocol::Sel];
+    const fn build(self) -> Build {
+        match self {
+            Protocol::Selcc => Build::LatchWord(Policy::SELCC),
+            Protocol::Sel => Build::LatchWord(Policy::SEL),
+        }
+    }
 
     /// The names of all protocols, for messages.
     pub(crate) fn names() -> String {
         Self::ALL.map(Protocol::name).join(" and ")
     }
 
-    /// The protocol's name.
-    pub const fn name(self) -> &'static str {
-        self.policy().name
+    /// Whether a node keeps a line after the access (lazy release).
+    pub const fn keeps_lines(self) -> bool {
+        match self.build() {
+            Build::LatchWord(policy) => policy.lazy_release,
+        }
     }
 
-    /// The policy with which [`Node`] runs this protocol.
-    pub const fn policy(self) -> Policy {
-        match self {
-            Protocol::Selcc => Policy::SELCC,
-            Protocol::Sel => Policy::SEL,
+    /// Whether a node requests a line from the nodes that own it. Otherwise a refused access tries
+    /// again, and may fail at its deadline under load.
+    pub const fn requests_lines(self) -> bool {
+        match self.build() {
+            Build::LatchWord(policy) => policy.rules.invalidate,
+        }
+    }
+
+    /// The names of the counts that only this protocol has.
+    pub(crate) const fn own_counts(self) -> &'static [&'static str] {
+        match self.build() {
+            Build::LatchWord(_) => LatchCount::NAMES,
+        }
+    }
+}
+
+/// What the protocol itself says of the lines of a pool, whose memory nodes have these memories.
+pub(crate) fn truth(
+    protocol: Protocol,
+    geometry: Geometry,
+    memories: Vec<Arc<Region>>,
+) -> Box<dyn Truth> {
+    match protocol.build() {
+        Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories)),
+    }
+}
+
+/// Builds a compute node that runs the protocol.
+pub(crate) fn new_node(parts: NodeParts, protocol: Protocol, selcc: &SelccSettings) -> Arc<Node> {
+    match protocol.build() {
+        Build::LatchWord(policy) => {
+            let protocol = Selcc::new(policy, &parts.settings, selcc.clone());
+            Node::new(parts, protocol)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_coherence::MemoryError;
-use latchwork_engine::{Counters, Truth};
+use latchwork_engine::{Counters, Node, Truth, Worker};
 use latchwork_fabric::{AnyFabric, Permission, Port};
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
@@ -21,7 +21,7 @@ use crate::build::{
     Blueprint, ClusterError, Member, Nodes, handler_config, name_of_worker, worker_config,
 };
 use crate::costs::cpu_costs;
-use crate::protocol::{self, Node, Worker};
+use crate::protocol;
 use crate::reclaim;
 
 /// The most virtual time that the building of the pool may take.
@@ -165,7 +165,8 @@ impl Simulated {
     pub fn truth(&self) -> Box<dyn Truth> {
         let memory = |node| self.network.memory(MemoryNodeId(node)).expect("a memory node");
         let memories = (0..self.config.memory_nodes as u16).map(memory).collect();
-        protocol::truth(self.nodes()[0].allocator().pool().geometry(), memories)
+        let geometry = self.nodes()[0].allocator().pool().geometry();
+        protocol::truth(self.config.protocol, geometry, memories)
     }
 
     /// The counters of all workers.

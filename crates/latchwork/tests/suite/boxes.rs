@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn traffic(member: &latchwork::cluster::Member) -> u64 {
     let counters = member.memory.node().counters();
     let counts =
-        counters.entries().filter(|(name, _)| name.starts_with("verbs") || *name == "messages");
+        counters.entries(&[]).filter(|(name, _)| name.starts_with("verbs") || *name == "messages");
     counts.map(|(_, count)| count).sum()
 }
 

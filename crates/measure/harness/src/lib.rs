@@ -20,8 +20,8 @@
 //!
 //! A program includes the flags in its own command line with `#[command(flatten)]`. A *setting* is
 //! a flag that few runs need. Its help heading begins with `Settings: `. `--help` does not show a
-//! setting, and `--set NAME=VALUE` sets it. Each entry of [`latchwork_engine::NodeSettings::TABLE`]
-//! becomes a setting of every program.
+//! setting, and `--set NAME=VALUE` sets it. Each entry of
+//! [`latchwork_cluster::ClusterConfig::settings`] becomes a setting of every program.
 //!
 //! # Invariants
 //!

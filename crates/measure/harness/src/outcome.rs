@@ -59,17 +59,19 @@ pub(crate) fn document(
     document.stopped = stop::ended_early().map(|signal| signal.name().to_owned());
     document.event_hash = event_hash.map(|hash| format!("{hash:#018x}"));
     document.checks = checks.iter().map(|check| (check.name.to_owned(), check.outcome)).collect();
-    document.counters = named(counters.iter().copied().sum());
-    let compute =
-        counters.iter().zip(1..).map(|(counters, id)| node("compute", id, named(*counters)));
+    document.counters = named(cluster, counters.iter().copied().sum());
+    let compute = counters
+        .iter()
+        .zip(1..)
+        .map(|(counters, id)| node("compute", id, named(cluster, *counters)));
     let bytes = || BTreeMap::from([("bytes".to_owned(), cluster.memory_bytes)]);
     let memory = (0..cluster.memory_nodes as u64).map(|id| node("memory", id, bytes()));
     document.nodes = compute.chain(memory).collect();
     document
 }
 
-fn named(counters: Counters) -> BTreeMap<String, u64> {
-    counters.entries().map(|(name, count)| (name.to_owned(), count)).collect()
+fn named(cluster: &ClusterConfig, counters: Counters) -> BTreeMap<String, u64> {
+    counters.entries(cluster.own_counts()).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 fn node(role: &str, id: u64, counters: BTreeMap<String, u64>) -> NodeResult {

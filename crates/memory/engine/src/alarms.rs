@@ -11,10 +11,8 @@ use latchwork_verbs::GlobalAddr;
 /// The reason of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Alarm {
-    /// A back-off after a refusal is over, or a hold-off after a release.
-    Retry,
-    /// The hold-off of readers is over.
-    HoldOffOver,
+    /// An alarm of the protocol, by the protocol's number.
+    Protocol(u8),
     /// A local writer that held the line has released it, in virtual time.
     LetGo,
 }
@@ -87,13 +85,13 @@ mod tests {
         let timers = Timers::new();
         let at = Time::from_nanos;
         let line = GlobalAddr::from_bits;
-        timers.set(at(20), line(2), Alarm::Retry);
-        timers.set(at(10), line(1), Alarm::HoldOffOver);
+        timers.set(at(20), line(2), Alarm::Protocol(0));
+        timers.set(at(10), line(1), Alarm::Protocol(1));
         assert_eq!(timers.next(), Some(at(10)));
         assert_eq!(timers.pop_due(at(9)), None);
-        assert_eq!(timers.pop_due(at(15)), Some((line(1), Alarm::HoldOffOver)));
+        assert_eq!(timers.pop_due(at(15)), Some((line(1), Alarm::Protocol(1))));
         assert_eq!(timers.pop_due(at(15)), None);
-        assert_eq!(timers.pop_due(at(20)), Some((line(2), Alarm::Retry)));
+        assert_eq!(timers.pop_due(at(20)), Some((line(2), Alarm::Protocol(0))));
         assert_eq!(timers.next(), None);
     }
 
@@ -103,7 +101,7 @@ mod tests {
     #[should_panic(expected = "workers would wait past the first alarm")]
     fn a_hint_that_is_late_is_found() {
         let timers = Timers::new();
-        timers.set(Time::from_nanos(20), GlobalAddr::from_bits(8), Alarm::Retry);
+        timers.set(Time::from_nanos(20), GlobalAddr::from_bits(8), Alarm::Protocol(0));
         timers.next.store(30, Ordering::Relaxed);
         timers.pop_due(Time::from_nanos(40));
     }

@@ -19,40 +19,58 @@ impl Count {
     }
 }
 
+/// The most counts that a protocol may have of its own.
+pub const OWN_COUNTS_MAX: usize = 16;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The counts of one worker.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct WorkerCounters { $($(#[$doc])* pub $name: Count,)* }
+        pub struct WorkerCounters {
+            $($(#[$doc])* pub $name: Count,)*
+            /// The counts that only the protocol has, in the order of the protocol.
+            pub own: [Count; OWN_COUNTS_MAX],
+        }
 
         /// The counts of all workers of a node, summed.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+            /// The counts that only the protocol has, in the order of the protocol.
+            pub own: [u64; OWN_COUNTS_MAX],
+        }
 
         impl Counters {
             pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
                 $(self.$name += worker.$name.get();)*
+                self.own = std::array::from_fn(|at| self.own[at] + worker.own[at].get());
             }
 
-            /// Names and values, in a fixed order.
-            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
+            /// Names and values, in a fixed order. `own`: the names of the protocol's own counts.
+            pub fn entries(
+                &self,
+                own: &'static [&'static str],
+            ) -> impl Iterator<Item = (&'static str, u64)> {
+                let common = [$((stringify!($name), self.$name),)*].into_iter();
+                common.chain(own.iter().copied().zip(self.own))
             }
         }
 
         impl std::ops::Add for Counters {
             type Output = Counters;
             fn add(self, other: Counters) -> Counters {
-                Counters { $($name: self.$name + other.$name,)* }
+                let own = std::array::from_fn(|at| self.own[at] + other.own[at]);
+                Counters { $($name: self.$name + other.$name,)* own }
             }
         }
 
         impl std::ops::Sub for Counters {
             type Output = Counters;
             fn sub(self, other: Counters) -> Counters {
-                Counters { $($name: self.$name.wrapping_sub(other.$name),)* }
+                let own = std::array::from_fn(|at| self.own[at].wrapping_sub(other.own[at]));
+                Counters { $($name: self.$name.wrapping_sub(other.$name),)* own }
             }
         }
     };
@@ -83,26 +101,12 @@ counters! {
     locks,
     /// Locks refused because the line is locked in an incompatible mode, or counts as locked.
     locks_refused,
-    /// Queued requests of other nodes sent on to the new holder after a hand-over.
-    requests_passed_on,
-    /// Hold-offs of readers that gave a line up for a writer that was refused before.
-    holdoffs,
-    /// Invalidation requests of readers dropped because a starved writer has the line.
-    refused_by_priority,
-    /// Lines given up because the line lease of local code was over.
-    leases_expired,
     /// Lines forwarded into another node's frame.
     forwards,
     /// Hand-overs of exclusive ownership.
     handovers,
     /// Attempts to upgrade from shared to exclusive.
     upgrades,
-    /// Shared lines pledged to writers.
-    pledges,
-    /// Pledges that writers gave up.
-    pledges_given_up,
-    /// Shared lines taken over by pledge.
-    takeovers,
     /// Lines evicted for any reason: frames run short, release is early, or release is not lazy.
     evictions,
     /// Lines evicted because frames ran short.
@@ -138,8 +142,6 @@ counters! {
     letters,
     /// Duplicate messages that arrived.
     repeats,
-    /// Probes of a latch word after an ambiguous completion of an operation.
-    inspections,
     /// Messages, some with a line, sent again after an ambiguous completion.
     resent,
     /// Bytes of the READs posted.

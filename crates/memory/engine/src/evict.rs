@@ -20,15 +20,16 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::inner::Inner;
+use crate::lines::Worker;
 use crate::node_core::NodeCore;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::LocalSide;
-use crate::worker::{LEAVE_STEP, Worker};
+use crate::worker::LEAVE_STEP;
 
 /// The most lines that a leaving node releases before it waits.
 const GIVE_BACK: usize = 64;
 
-impl<P: CoherenceProtocol> Worker<P> {
+impl Worker {
     /// Releases every line that the node holds, with write-back, so that the node can leave.
     /// Afterwards the node owns no line (under SELCC no latch word names the node), and its cache
     /// may be dropped. Callers call this when all other workers of the node except the handler have
@@ -39,9 +40,9 @@ impl<P: CoherenceProtocol> Worker<P> {
     /// because lines are locked, a line has failed or a memory node is dead.
     /// [`MemoryError::Fabric`] when the node may no longer touch memory.
     pub async fn give_back(&self) -> Result<(), MemoryError> {
-        let (inner, node) = (&self.inner, &self.inner.node);
+        let (core, node) = (&*self.core, self.node());
         let waited = node.settings.deadline;
-        let mut deadline = inner.core.handle.now() + waited;
+        let mut deadline = core.handle.now() + waited;
         let mut least = usize::MAX;
         loop {
             let is_held = |state: FrameState| state.ownership() != Ownership::Invalid;
@@ -51,20 +52,20 @@ impl<P: CoherenceProtocol> Worker<P> {
             if left == 0 {
                 return Ok(());
             }
-            if inner.core.port.is_barred() {
+            if core.port.is_barred() {
                 return Err(VerbError::SelfFenced.into());
             }
             if left < least {
                 least = left;
-                deadline = inner.core.handle.now() + waited;
-            } else if inner.core.handle.now() >= deadline {
+                deadline = core.handle.now() + waited;
+            } else if core.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight: left, waited });
             }
             for batch in held.chunks(GIVE_BACK) {
-                batch.iter().for_each(|line| _ = inner.evict(*line));
-                inner.core.handle.sleep(LEAVE_STEP).await;
+                batch.iter().for_each(|line| _ = self.lines().evict(*line));
+                core.handle.sleep(LEAVE_STEP).await;
             }
-            inner.core.handle.sleep(LEAVE_STEP).await;
+            core.handle.sleep(LEAVE_STEP).await;
         }
     }
 }
@@ -74,7 +75,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// sweep.
     #[inline]
     fn shortage(&self) -> usize {
-        let NodeCore { cache, reserve, frame_waiters, releasing, .. } = &*self.core.node;
+        let NodeCore { cache, reserve, frame_waiters, releasing, .. } = &*self.node_core;
         let waiting = frame_waiters.len();
         let coming = cache.free_frames() + releasing.load(Ordering::Relaxed);
         if coming < reserve.enough + waiting { reserve.wanted + waiting - coming } else { 0 }
@@ -93,10 +94,10 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     fn evict_some(&self, shortage: usize) -> bool {
-        let most = self.core.node.settings.evict_batch;
+        let most = self.node_core.settings.evict_batch;
         let mut victims = self.victims.take();
         strict_assert!(victims.is_empty(), "a sweep evicts within a sweep");
-        self.core.node.cache.victims(shortage.min(most), &mut victims);
+        self.node_core.cache.victims(shortage.min(most), &mut victims);
         strict_assert!(victims.len() <= shortage.min(most), "more victims than frames run short");
         victims.sort_unstable();
         let mut any = false;
@@ -117,7 +118,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         if gone > 0 {
             self.core.counters.evictions_for_room.add(gone as u64);
             self.core.counters.eviction_batches.add(1);
-            if self.core.node.settings.evict_batch == 1 {
+            if self.node_core.settings.evict_batch == 1 {
                 self.core.port.ring();
             }
         }
@@ -168,20 +169,20 @@ impl<P: CoherenceProtocol> Inner<P> {
         strict_assert!(!local.evicting, "a line is evicted twice at one time");
         strict_assert!(!local.is_in_doubt(), "a forward reads the frame of a line at rest");
         let awaited = !local.waiters.is_empty();
-        if local.frame_in_verb || awaited || self.core.node.settings.write_back_ring == 0 {
+        if local.frame_in_verb || awaited || self.node_core.settings.write_back_ring == 0 {
             local.evicting = true;
-            let releasing = self.core.node.releasing.fetch_add(1, Ordering::Relaxed);
+            let releasing = self.node_core.releasing.fetch_add(1, Ordering::Relaxed);
             strict_assert!(
-                releasing < self.core.node.cache.capacity(),
+                releasing < self.node_core.cache.capacity(),
                 "{releasing} releases free the frames of a smaller cache"
             );
         } else if let Some(id) = local.frame.take() {
-            let frame = self.core.node.cache.frame(id);
+            let frame = self.node_core.cache.frame(id);
             strict_assert_eq!(frame.state().ownership(), Ownership::Invalid, "step 4 above");
             strict_assert!(!frame.is_reserved(), "an access has reserved a line at rest");
             strict_assert!(frame.dirty().is_empty(), "changes leave with the frame: {frame:?}");
-            self.core.node.cache.detach(id);
-            self.core.node.frame_waiters.wake();
+            self.node_core.cache.detach(id);
+            self.node_core.frame_waiters.wake();
         }
     }
 }

@@ -5,33 +5,29 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use latchwork_fabric::{AnyInbox, AnySubscription, Port};
-use latchwork_memnode::EpochWorker;
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, GlobalAddr, VerbError};
 
+use crate::lines::Node;
 use crate::node::CoherenceNode;
+use crate::node_core::NodeCore;
 use crate::protocol::{CoherenceProtocol, LineSite};
 use crate::record::Record;
-use crate::worker_core::WorkerCore;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Worker,
-    Handler,
-}
+use crate::worker_core::{Role, WorkerCore};
 
 /// A worker without a handle, kept until its completions have arrived; see [`Inner::outlive`].
 pub(crate) type Kept<P> = RefCell<Option<Rc<Inner<P>>>>;
 
 pub(crate) struct Inner<P: CoherenceProtocol> {
-    pub(crate) core: WorkerCore,
+    pub(crate) core: Rc<WorkerCore>,
     pub(crate) node: Arc<CoherenceNode<P>>,
+    /// The node's part under any protocol, which every step reads.
+    pub(crate) node_core: Arc<NodeCore>,
     /// The protocol's operations of this worker in flight.
     pub(crate) in_flight: P::InFlight,
     pub(crate) role: Role,
-    pub(crate) epochs: Rc<EpochWorker>,
     pub(crate) inbox: AnyInbox,
     pub(crate) subscription: AnySubscription,
     // Empty between calls; kept for their capacity.
@@ -52,11 +48,7 @@ pub(crate) struct Inner<P: CoherenceProtocol> {
 
 impl<P: CoherenceProtocol> Drop for Inner<P> {
     fn drop(&mut self) {
-        let node = &self.core.node;
-        if let Some(numbers) = self.core.numbers.take() {
-            node.numbers.give_back(numbers);
-        }
-        self.core.permits.leave(&node.lock_share);
+        let node = &self.node_core;
         if !self.parked.get() {
             self.count_awake(-1);
         }
@@ -74,7 +66,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Makes the state of a worker that starts. `kept` is the slot of its poller.
     pub(crate) fn new(
         role: Role,
-        node: &Arc<CoherenceNode<P>>,
+        (of, node): (&Arc<Node>, &Arc<CoherenceNode<P>>),
         port: Rc<Port>,
         inbox: AnyInbox,
         handle: &Handle,
@@ -84,9 +76,9 @@ impl<P: CoherenceProtocol> Inner<P> {
             *node.handler.lock() = Some(handle.notifier());
         }
         let inner = Rc::new(Inner {
-            epochs: EpochWorker::start(&node.epochs, &port, handle),
-            core: WorkerCore::new(&node.core, port, handle),
+            core: Rc::new(WorkerCore::new(of, &node.core, port, handle)),
             node: node.clone(),
+            node_core: node.core.clone(),
             in_flight: P::InFlight::default(),
             role,
             subscription: inbox.subscribe(handle.notifier()),
@@ -117,11 +109,6 @@ impl<P: CoherenceProtocol> Inner<P> {
         LineSite { worker: &self.core, in_flight: &self.in_flight, addr, line, local }
     }
 
-    /// The number of batches in flight and of releases not yet posted.
-    pub(crate) fn unfinished(&self) -> usize {
-        self.core.port.in_flight() + self.core.releases.borrow().len()
-    }
-
     /// Keeps the worker alive after its last handle is dropped.
     ///
     /// 1. An operation in flight has changed the owners of its line, or will change them.
@@ -131,7 +118,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// 3. So the poller keeps the worker until the completion has arrived.
     pub(crate) fn outlive(self: &Rc<Self>) {
         // The upgrade fails only if the executor has ended.
-        if self.unfinished() > 0
+        if self.core.unfinished() > 0
             && let Some(kept) = self.kept.upgrade()
         {
             kept.replace(Some(Rc::clone(self)));
@@ -140,7 +127,7 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     pub(crate) fn count_awake(&self, change: isize) {
         if self.role == Role::Worker {
-            let awake = self.core.node.awake.fetch_add(change as usize, Ordering::Relaxed);
+            let awake = self.node_core.awake.fetch_add(change as usize, Ordering::Relaxed);
             // A worker that ends calls this, also while its thread unwinds.
             strict_assert!(
                 change > 0 || awake > 0 || std::thread::panicking(),

@@ -1,10 +1,10 @@
 //! The engine under the coherence protocols: everything about cached lines that does not depend on
 //! how nodes agree on ownership.
 //!
-//! A [`CoherenceNode`] is a compute node: its cache, and the records of its lines. Each worker of
-//! the node runs a [`Worker`], which implements
-//! [`CoherentMemory`](latchwork_coherence::CoherentMemory). Both are generic over the
-//! [`CoherenceProtocol`], which decides the owners of each line.
+//! A [`Node`] is a compute node: its cache, and the records of its lines. Each worker of the node
+//! runs a [`Worker`], which implements [`CoherentMemory`](latchwork_coherence::CoherentMemory). A
+//! [`CoherenceProtocol`], which a program chooses at run time, decides the owners of each line.
+//! Neither type names it: a hit knows no protocol, and a miss reaches it by indirect calls.
 //!
 //! ```text
 //!   try_read, try_write ─────────────► Cache (hit: no shard lock)
@@ -25,7 +25,7 @@
 //! - The node ([`NodeCore`]) owns the frames, the accesses that wait for a frame, the alarms, the
 //!   message numbers and the history of lines. It also owns the *blocked* lines, whose queued
 //!   requests wait for local code, and the set of nodes that are dead or have left.
-//!   [`CoherenceNode`] adds the protocol and the records.
+//!   [`Node`] adds the protocol and the records.
 //! - The worker ([`WorkerCore`]) owns its port, its messages in flight, its write-back slots, its
 //!   permits, its counters and its recent lines.
 //! - The engine's part of a record ([`LocalSide`]) owns the frame of the line, the [`Waiters`], the
@@ -57,29 +57,12 @@
 //! - Futures own no protocol state. Dropping an access does not stop the transfer of its line.
 //! - Every wait for a line ends at [`NodeSettings::deadline`]. Waits for the memory pool have the
 //!   deadline of the pool.
-//!
-//! # Example
-//!
-//! Programs get workers from `latchwork-cluster` and use them through the traits of
-//! `latchwork-coherence`. Programs choose the [`NodeSettings`] of the nodes here, by field or by
-//! name as on a command line:
-//!
-//! ```
-//! use std::time::Duration;
-//!
-//! use latchwork_engine::NodeSettings;
-//!
-//! let mut settings = NodeSettings { deadline: Duration::from_secs(2), ..NodeSettings::default() };
-//! settings.set("takeover", "off")?;
-//! let wrong = settings.set("lease", "often").unwrap_err();
-//! assert!(wrong.to_string().starts_with("lease cannot be \"often\": use "));
-//! # Ok::<(), latchwork_engine::SettingError>(())
-//! ```
 
 #![forbid(unsafe_code)]
 
 mod access;
 mod alarms;
+mod attempt;
 mod blocked;
 mod charges;
 mod costs;
@@ -95,6 +78,7 @@ mod gone;
 mod handler_cover;
 mod inner;
 mod line_history;
+mod lines;
 mod lock;
 mod messages;
 mod node;
@@ -106,6 +90,7 @@ mod record;
 mod release;
 mod serve;
 mod settings;
+mod start;
 mod steps;
 mod survivor;
 mod tag;
@@ -121,19 +106,20 @@ mod write_back;
 pub use access::Ticket;
 pub use alarms::{Alarm, Timers};
 pub use costs::CpuCosts;
-pub use counters::{Count, Counters, WorkerCounters};
+pub use counters::{Count, Counters, OWN_COUNTS_MAX, WorkerCounters};
 pub use deduplicate::MessageNumber;
 pub use envelope::{Body, Envelope, REST};
 pub use frame_copy::FrameCopy;
+pub use lines::{Node, Worker};
 pub use lock::Lock;
 pub use messages::{Bytes, TRIES_MAX};
-pub use node::CoherenceNode;
 pub use node_core::{NodeCore, NodeParts};
 pub use protocol::{CoherenceProtocol, LineSite, LineState};
 pub use record::LocalSide;
-pub use settings::{NodeSettings, Release, ReplacementChoice, Resend, Setting, SettingError};
+pub use settings::{
+    NamedSettings, NodeSettings, Release, ReplacementChoice, Setting, SettingValue,
+};
 pub use truth::{Owners, Truth};
 pub use waiters::{LineAccess, Waiters};
-pub use worker::Worker;
 pub use worker_core::WorkerCore;
 pub use write_back::Slot;

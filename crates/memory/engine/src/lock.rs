@@ -23,16 +23,17 @@ use latchwork_runtime::sync::Ordering;
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
-use crate::access::{End, Ticket};
+use crate::access::Ticket;
 use crate::inner::Inner;
+use crate::lines::{End, Try, Worker};
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::Record;
 use crate::waiters::{LineAccess, meets};
-use crate::worker::Worker;
+use crate::worker_core::WorkerCore;
 
 /// A line lock: a line that a transaction keeps at this node; see [`LineLocks::lock`].
-pub struct Lock<P: CoherenceProtocol> {
-    worker: Worker<P>,
+pub struct Lock {
+    worker: Worker,
     need: Need,
     frame: FrameId,
     /// Whether dropping the lock ends the access that obtained the line. Then the node decides
@@ -42,50 +43,39 @@ pub struct Lock<P: CoherenceProtocol> {
     detains: bool,
 }
 
-impl<P: CoherenceProtocol> Lock<P> {
+impl Lock {
     /// The line and the mode of the lock.
     pub fn need(&self) -> Need {
         self.need
     }
 }
 
-impl<P: CoherenceProtocol> fmt::Debug for Lock<P> {
+impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lock").field(&self.need).finish()
     }
 }
 
-impl<P: CoherenceProtocol> Drop for Lock<P> {
+impl Drop for Lock {
     fn drop(&mut self) {
-        let inner = &self.worker.inner;
-        let node = &*inner.core.node;
-        inner.core.charge_lock();
+        let core = &*self.worker.core;
+        let node = &*core.node;
+        core.charge_lock();
         let frame = node.cache.frame(self.frame);
         let end = match self.detains {
             true => frame.let_go(),
             false => frame.unlock(ownership(self.need.mode)),
         };
         if end.last {
-            inner.core.permits.put_back(&node.lock_share);
+            core.permits.put_back(&node.lock_share);
         }
         if end.asked {
-            inner.unlocked(self.need.addr);
+            self.worker.lines().unlocked(self.need.addr);
         }
         if self.ends_access {
-            inner.accessed(self.need.addr);
+            self.worker.lines().accessed(self.need.addr);
         }
     }
-}
-
-/// The result of one attempt to lock a line.
-enum Try {
-    /// The line is locked now.
-    Locked(FrameId),
-    /// Another lock excludes this lock, or the line may not be locked before its node locks have
-    /// ended.
-    Refused,
-    /// The node does not own the line in the needed mode, or requests of other nodes come first.
-    NotHere,
 }
 
 /// At most 1/N of the frames is kept for lines that were refused to readers (N is this number), but
@@ -104,15 +94,15 @@ fn ownership(mode: AccessMode) -> Ownership {
     }
 }
 
-impl<P: CoherenceProtocol> Inner<P> {
+impl WorkerCore {
     /// Locks the line without the lock of its shard. The line must be here in the needed mode,
     /// without a request of another node, and a permit must be at hand. Otherwise the result is
     /// `Ask`.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
-        let node = &*self.core.node;
-        self.core.charge_lock();
-        if !self.core.permits.provide(&node.lock_share, || node.workers()) {
+        let node = &*self.node;
+        self.charge_lock();
+        if !self.permits.provide(&node.lock_share, || node.workers()) {
             return TryLock::Ask;
         }
         let ownership = ownership(need.mode);
@@ -121,8 +111,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             None => node.cache.try_lock(need.addr, ownership),
         };
         match end {
-            TryLock::Locked((_, true)) => self.core.permits.use_one(),
-            _ => self.core.permits.settle(&node.lock_share),
+            TryLock::Locked((_, true)) => self.permits.use_one(),
+            _ => self.permits.settle(&node.lock_share),
         }
         match end {
             TryLock::Locked((frame, _)) => TryLock::Locked(frame),
@@ -130,13 +120,20 @@ impl<P: CoherenceProtocol> Inner<P> {
             TryLock::Ask => TryLock::Ask,
         }
     }
+}
 
+impl<P: CoherenceProtocol> Inner<P> {
     /// Locks the line if no other node has to act. `upgrades`: the caller has a shared lock to
     /// upgrade. `reserved`: the caller has the line reserved, and so comes before requests of other
     /// nodes.
-    fn try_lock(&self, need: Need, reserved: bool, upgrades: bool) -> Result<Try, MemoryError> {
+    pub(crate) fn try_lock(
+        &self,
+        need: Need,
+        reserved: bool,
+        upgrades: bool,
+    ) -> Result<Try, MemoryError> {
         let Need { addr, mode } = need;
-        let node = &*self.core.node;
+        let node = &*self.node_core;
         let mut records = self.node.records.shard(addr).lock();
         let record = records.get(&addr);
         if let Some(error) = record.and_then(|record| record.local.failed) {
@@ -181,7 +178,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Handles the end of a lock on a line with the request mark: other nodes have requested the
     /// line, or the line has failed.
     #[cold]
-    fn unlocked(&self, addr: GlobalAddr) {
+    pub(crate) fn unlocked(&self, addr: GlobalAddr) {
         let mut records = self.node.records.shard(addr).lock();
         if let Some(record) = records.get_mut(&addr)
             && record.local.failed.is_some()
@@ -197,7 +194,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// lock only. If an earlier lock refuses the requesters, this function answers them.
     pub(crate) fn see_to_locks(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
         let Some(id) = record.local.frame else { return };
-        let frame = self.core.node.cache.frame(id);
+        let frame = self.node_core.cache.frame(id);
         let failed = record.local.failed.is_some();
         if (record.line.is_asked_for() || failed) == frame.has_request_mark() {
             return;
@@ -226,7 +223,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// 4. Without the bound, two nodes could both wait for a frame: each node could keep frames for
     ///    reads that the locks of the other node refused.
     pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
-        let node = &*self.core.node;
+        let node = &*self.node_core;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
         if !record.local.counts_as_refused {
             let next = |refused| (refused < most).then_some(refused + 1);
@@ -245,7 +242,7 @@ impl<P: CoherenceProtocol> Inner<P> {
             || record.local.frame.is_none();
         if record.local.counts_as_refused && over {
             record.local.counts_as_refused = false;
-            let refused = self.core.node.refused.fetch_sub(1, Ordering::Relaxed);
+            let refused = self.node_core.refused.fetch_sub(1, Ordering::Relaxed);
             strict_assert!(refused > 0, "a refused reader was not counted");
         }
     }
@@ -259,10 +256,10 @@ impl<P: CoherenceProtocol> Inner<P> {
         frame: &Frame,
         mode: AccessMode,
     ) -> Result<bool, MemoryError> {
-        let share = &self.core.node.lock_share;
+        let share = &self.node_core.lock_share;
         strict_assert_eq!(frame.addr(), addr, "the lock is one of another line");
         let mode = ownership(mode);
-        let provided = self.core.permits.provide(share, || self.core.node.workers());
+        let provided = self.core.permits.provide(share, || self.node_core.workers());
         let too_many = || Err(MemoryError::TooManyLocks { addr, locked: share.locked() });
         if !provided && !frame.is_kept() {
             return too_many();
@@ -281,63 +278,59 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 }
 
-impl<P: CoherenceProtocol> Worker<P> {
+impl Worker {
     /// Locks the line, and obtains the line first if it is not here in the needed mode. Returns the
     /// ticket with which the line came.
     async fn obtain_lock(
         &self,
         need: Need,
         upgrades: bool,
-    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
-        let inner = &self.inner;
-        let mut ticket: Option<Ticket<P>> = None;
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket>)>, MemoryError> {
+        let core = &*self.core;
+        let mut ticket: Option<Ticket> = None;
         loop {
-            match inner.try_lock(need, ticket.is_some(), upgrades)? {
+            match self.lines().try_lock(need, ticket.is_some(), upgrades)? {
                 Try::Locked(frame) => {
-                    inner.core.counters.locks.add(1);
+                    core.counters.locks.add(1);
                     return Ok(LockOutcome::Got((frame, ticket)));
                 }
                 Try::Refused => break,
                 // Also when the reservation has expired.
                 Try::NotHere => drop(ticket.take()),
             }
-            match inner.obtain(no_wait(need)).await? {
+            match self.wait_for(no_wait(need)).await? {
                 End::Here(frame) => {
-                    inner.core.charge_lock();
+                    core.charge_lock();
                     ticket = Some(self.ticket(need.addr, frame));
                 }
                 End::Locked => break,
                 End::GaveWay => unreachable!("only upgrades give way"),
             }
         }
-        inner.core.counters.locks_refused.add(1);
+        core.counters.locks_refused.add(1);
         Ok(LockOutcome::Locked)
     }
 
     /// Makes the lock that was taken. `obtained`: the lock ends the access that obtained the line.
-    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock<P> {
-        let ends_access = obtained || !self.inner.core.node.lazy_release;
+    fn locked(&self, need: Need, frame: FrameId, obtained: bool) -> Lock {
+        let ends_access = obtained || !self.core.node.lazy_release;
         Lock { worker: self.clone(), need, frame, ends_access, detains: false }
     }
 
     #[inline(always)]
-    fn try_lock_hinted(
-        &self,
-        need: Need,
-        hint: Option<&Hint>,
-    ) -> Result<LockOutcome<Lock<P>>, Need> {
-        let end = match self.inner.try_lock_unasked(need, hint) {
+    fn try_lock_hinted(&self, need: Need, hint: Option<&Hint>) -> Result<LockOutcome<Lock>, Need> {
+        let end = match self.core.try_lock_unasked(need, hint) {
             TryLock::Locked(frame) => Try::Locked(frame),
             TryLock::Refused => Try::Refused,
-            TryLock::Ask => self.inner.try_lock(need, false, false).map_err(|_| need)?,
+            TryLock::Ask => self.lines().try_lock(need, false, false).map_err(|_| need)?,
         };
         match end {
             Try::Locked(frame) => {
-                self.inner.core.counters.locks.add(1);
+                self.core.counters.locks.add(1);
                 Ok(LockOutcome::Got(self.locked(need, frame, false)))
             }
             Try::Refused => {
-                self.inner.core.counters.locks_refused.add(1);
+                self.core.counters.locks_refused.add(1);
                 Ok(LockOutcome::Locked)
             }
             Try::NotHere => Err(need),
@@ -348,19 +341,19 @@ impl<P: CoherenceProtocol> Worker<P> {
         &self,
         need: Need,
         upgrades: bool,
-    ) -> Result<LockOutcome<(FrameId, Option<Ticket<P>>)>, MemoryError> {
-        self.inner.in_time(need, pin!(self.obtain_lock(need, upgrades))).await
+    ) -> Result<LockOutcome<(FrameId, Option<Ticket>)>, MemoryError> {
+        self.in_time(need, pin!(self.obtain_lock(need, upgrades))).await
     }
 }
 
-impl<P: CoherenceProtocol> LineLocks for Worker<P> {
-    type Lock = Lock<P>;
+impl LineLocks for Worker {
+    type Lock = Lock;
 
-    async fn lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, MemoryError> {
+    async fn lock(&self, need: Need) -> Result<LockOutcome<Lock>, MemoryError> {
         if let Ok(end) = self.try_lock(need) {
             return Ok(end);
         }
-        self.inner.check(need.addr)?;
+        self.core.check(need.addr)?;
         Ok(match self.lock_in_time(need, false).await? {
             LockOutcome::Locked => LockOutcome::Locked,
             LockOutcome::Got((frame, ticket)) => {
@@ -373,40 +366,40 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
     }
 
     #[inline]
-    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock<P>>, Need> {
+    fn try_lock(&self, need: Need) -> Result<LockOutcome<Lock>, Need> {
         self.try_lock_hinted(need, None)
     }
 
     #[inline]
-    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock<P>>, Need> {
+    fn try_lock_at(&self, need: Need, hint: &Hint) -> Result<LockOutcome<Lock>, Need> {
         self.try_lock_hinted(need, Some(hint))
     }
 
-    fn convert_to_node_lock(&self, lock: &mut Lock<P>) {
+    fn convert_to_node_lock(&self, lock: &mut Lock) {
         if lock.need.mode == AccessMode::Exclusive && !lock.detains {
-            self.inner.core.charge_lock();
-            self.inner.core.node.cache.frame(lock.frame).convert_to_node_lock();
+            self.core.charge_lock();
+            self.core.node.cache.frame(lock.frame).convert_to_node_lock();
             lock.detains = true;
         }
     }
 
     #[inline]
     fn has_node_lock(&self, line: GlobalAddr, hint: &Hint) -> bool {
-        self.inner.core.node.cache.has_node_lock(line, hint)
+        self.core.node.cache.has_node_lock(line, hint)
     }
 
-    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket<P>>, MemoryError> {
+    async fn ensure_unlocked(&self, need: Need) -> Result<LockOutcome<Ticket>, MemoryError> {
         let ticket = self.obtain(no_wait(need)).await?;
         Ok(ticket.map_or(LockOutcome::Locked, LockOutcome::Got))
     }
 
-    fn try_upgrade_lock(&self, lock: &mut Lock<P>) -> bool {
+    fn try_upgrade_lock(&self, lock: &mut Lock) -> bool {
         if lock.need.mode == AccessMode::Exclusive {
             return true;
         }
         strict_assert!(!lock.detains, "only a lock to write becomes a node lock");
-        self.inner.core.charge_lock();
-        let frame = self.inner.core.node.cache.frame(lock.frame);
+        self.core.charge_lock();
+        let frame = self.core.node.cache.frame(lock.frame);
         let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
         if upgraded {
             strict_assert_eq!(
@@ -414,13 +407,13 @@ impl<P: CoherenceProtocol> LineLocks for Worker<P> {
                 Ownership::Exclusive,
                 "the upgrade left a lock to read"
             );
-            self.inner.core.counters.locks.add(1);
+            self.core.counters.locks.add(1);
             lock.need.mode = AccessMode::Exclusive;
         }
         upgraded
     }
 
-    async fn upgrade_lock(&self, lock: &mut Lock<P>) -> Result<LockOutcome<()>, MemoryError> {
+    async fn upgrade_lock(&self, lock: &mut Lock) -> Result<LockOutcome<()>, MemoryError> {
         if self.try_upgrade_lock(lock) {
             return Ok(LockOutcome::Got(()));
         }

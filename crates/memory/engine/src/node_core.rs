@@ -40,10 +40,8 @@ pub struct NodeParts {
     pub settings: NodeSettings,
 }
 
-/// The state that the workers of a compute node share under any protocol. [`CoherenceNode`] adds
-/// the protocol and the line records.
-///
-/// [`CoherenceNode`]: crate::CoherenceNode
+/// The state that the workers of a compute node share under any protocol. [`Node`](crate::Node)
+/// adds the protocol and the line records.
 pub struct NodeCore {
     pub(crate) id: ComputeNodeId,
     pub(crate) cache: Cache,
@@ -55,6 +53,8 @@ pub struct NodeCore {
     /// Whether the node keeps a line after the access, until another node requests the line or its
     /// frame is needed (SELCC 4.1).
     pub(crate) lazy_release: bool,
+    /// Whether a writer clears all shared copies of a line with one operation.
+    pub(crate) clears_copies_at_once: bool,
     pub(crate) reserve: Reserve,
     /// The history of lines that other nodes take.
     pub(crate) history: History,
@@ -88,8 +88,12 @@ pub struct NodeCore {
 }
 
 impl NodeCore {
-    /// Builds the core of a node from its parts. `lazy_release`: the protocol keeps lines.
-    pub(crate) fn new(parts: NodeParts, lazy_release: bool) -> NodeCore {
+    /// Builds the core of a node from its parts. The flags are those of the protocol.
+    pub(crate) fn new(
+        parts: NodeParts,
+        lazy_release: bool,
+        clears_copies_at_once: bool,
+    ) -> NodeCore {
         NodeCore {
             id: parts.id,
             history: History::new(parts.cache.capacity()),
@@ -104,6 +108,7 @@ impl NodeCore {
             numbers: NumberPool::default(),
             message_handler: OnceLock::new(),
             lazy_release,
+            clears_copies_at_once,
             settings: parts.settings,
             timers: Timers::new(),
             blocked: Blocked::default(),

@@ -8,8 +8,9 @@ use latchwork_runtime::{Poller, Time};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{Inbox as _, Subscription as _};
 
-use crate::inner::{Inner, Kept, Role};
+use crate::inner::{Inner, Kept};
 use crate::protocol::CoherenceProtocol;
+use crate::worker_core::Role;
 
 /// How often a handler checks for requests that the workers should have served.
 pub(crate) const COVER_INTERVAL: Duration = Duration::from_millis(1);
@@ -30,8 +31,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// worker parked just when the handler set an alarm. When all workers are parked, the handler
     /// serves the alarm on time.
     pub(crate) fn next_alarm(&self) -> Option<Time> {
-        let alarm = self.core.node.timers.next()?;
-        let covers = self.role == Role::Handler && self.core.node.awake.load(Ordering::Relaxed) > 0;
+        let alarm = self.node_core.timers.next()?;
+        let covers = self.role == Role::Handler && self.node_core.awake.load(Ordering::Relaxed) > 0;
         let cover = if covers { self.core.handle.sweep_time() + COVER_INTERVAL } else { alarm };
         Some(alarm.max(cover))
     }
@@ -100,7 +101,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
             // The evictions leave with the same doorbell as the operations that took the frames.
             inner.evict_if_short();
             inner.ring();
-            if inner.unfinished() == 0 {
+            if inner.core.unfinished() == 0 {
                 strict_assert!(
                     inner.core.letters.borrow().is_empty(),
                     "no batch is in flight, and a message waits for its completion"
@@ -116,7 +117,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
     fn is_settled(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else { return true };
         !inner.polled_late.get()
-            && inner.core.node.blocked.is_empty()
+            && inner.node_core.blocked.is_empty()
             && inner.core.releases.borrow().is_empty()
             && !inner.is_short()
     }
@@ -128,14 +129,14 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         // The workers serve blocked lines when they drop a ticket. The handler only covers for the
         // workers, so a longer interval is enough for the handler.
         let interval = match inner.role {
-            Role::Worker => inner.core.node.settings.serve_interval,
+            Role::Worker => inner.node_core.settings.serve_interval,
             Role::Handler => COVER_INTERVAL,
         };
         let now = inner.core.handle.sweep_time();
-        let serve = (!inner.core.node.blocked.is_empty()).then(|| now + interval);
+        let serve = (!inner.node_core.blocked.is_empty()).then(|| now + interval);
         let cover = match inner.role {
             Role::Worker => None,
-            Role::Handler => inner.core.node.cover.next(now),
+            Role::Handler => inner.node_core.cover.next(now),
         };
         inner.covers.set(cover.is_some());
         [alarm, serve, cover].into_iter().flatten().min()
@@ -158,7 +159,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         // the time or gets the notification.
         let uncovered = inner.role == Role::Handler
             && !inner.covers.get()
-            && inner.core.node.cover.next(inner.core.handle.sweep_time()).is_some();
+            && inner.node_core.cover.next(inner.core.handle.sweep_time()).is_some();
         if !idle || missed || uncovered || !inner.subscription.park() {
             return false;
         }
@@ -168,7 +169,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         // after the executor has found that the core is contended.
         let (now, until) = (inner.core.handle.sweep_time(), inner.core.handle.contended_until());
         if inner.role == Role::Worker && now < until {
-            inner.core.node.cover(now, until);
+            inner.node_core.cover(now, until);
         }
         true
     }

@@ -19,12 +19,12 @@ use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
 
-use crate::alarms::Alarm;
 use crate::record::LocalSide;
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
 
-/// The protocol's part of a line record.
+/// The protocol's part of a line record. The functions with a body fit a protocol whose nodes send
+/// each other no requests.
 pub trait LineState: fmt::Debug + Send + 'static {
     /// The node's right to use its copy of the line.
     fn hold(&self) -> Ownership;
@@ -32,32 +32,54 @@ pub trait LineState: fmt::Debug + Send + 'static {
     /// Whether the node wants the line for local code.
     fn is_wanted(&self) -> bool;
 
-    /// Whether requests of other nodes are queued.
-    fn is_asked_for(&self) -> bool;
-
-    /// Whether queued requests wait until local code stops using the line.
-    fn is_blocked(&self) -> bool;
-
     /// Whether nothing is in flight, queued or wanted.
     fn is_at_rest(&self) -> bool;
 
+    /// Whether requests of other nodes are queued.
+    #[inline]
+    fn is_asked_for(&self) -> bool {
+        false
+    }
+
+    /// Whether queued requests wait until local code stops using the line.
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        false
+    }
+
     /// Whether the line is at rest, and at `now` the frame holds the whole state of the line.
-    fn is_over(&self, now: Time) -> bool;
+    #[inline]
+    fn is_over(&self, now: Time) -> bool {
+        let _ = now;
+        self.is_at_rest()
+    }
 
     /// Whether the node has no copy, and nothing in flight can write into its frame.
-    fn is_idle(&self) -> bool;
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.is_at_rest() && self.hold() == Ownership::Invalid
+    }
 
     /// Whether a request of this node to `peer` is open.
-    fn is_asking(&self, peer: ComputeNodeId) -> bool;
+    fn is_asking(&self, peer: ComputeNodeId) -> bool {
+        let _ = peer;
+        false
+    }
 
     /// Whether requests of other nodes come before local accesses without a reservation.
-    fn gives_way(&self) -> bool;
+    #[inline]
+    fn gives_way(&self) -> bool {
+        false
+    }
 
     /// Notes that a local access found the local latch free at its first attempt.
-    fn latch_was_free(&mut self);
+    #[inline]
+    fn latch_was_free(&mut self) {}
 
     /// Notes that a local access of this mode has to wait for the local latch.
-    fn latch_was_held(&mut self, mode: AccessMode);
+    fn latch_was_held(&mut self, mode: AccessMode) {
+        let _ = mode;
+    }
 }
 
 /// One line at one worker, as a step of the protocol sees it.
@@ -74,7 +96,8 @@ pub struct LineSite<'a, P: CoherenceProtocol> {
     pub local: &'a mut LocalSide,
 }
 
-/// A coherence protocol.
+/// A coherence protocol. The functions with a body fit a protocol that sets no alarm and forwards
+/// no line, and whose nodes send each other no requests.
 pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// The protocol's part of a line record.
     type Line: LineState;
@@ -89,6 +112,12 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// frame is needed (SELCC 4.1). Otherwise the line is released with the access.
     fn lazy_release(&self) -> bool;
 
+    /// Whether a writer clears all shared copies of a line with one operation. Then the early
+    /// release of a copy would only cost one more.
+    fn clears_copies_at_once(&self) -> bool {
+        false
+    }
+
     /// The part of a new record, for a line at rest with this ownership.
     fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> Self::Line;
 
@@ -102,13 +131,21 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     fn evict(&self, site: &mut LineSite<'_, Self>);
 
     /// Serves the queued requests: local code may have stopped using the line.
-    fn serve(&self, site: &mut LineSite<'_, Self>);
+    fn serve(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
+    }
 
-    /// Handles an alarm that the protocol has set, or the end of a local writer's latch.
-    fn alarm(&self, site: &mut LineSite<'_, Self>, alarm: Alarm);
+    /// Handles an alarm that the protocol has set under this number
+    /// ([`Alarm::Protocol`](crate::Alarm::Protocol)).
+    fn alarm(&self, site: &mut LineSite<'_, Self>, number: u8) {
+        let _ = (site, number);
+    }
 
     /// Updates the line after the last event of a step of the engine.
-    fn finish(&self, site: &mut LineSite<'_, Self>);
+    #[inline]
+    fn finish(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
+    }
 
     // ---- messages ----
 
@@ -129,10 +166,14 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     );
 
     /// Handles a request of this node that never reached `to`.
-    fn unsent(&self, site: &mut LineSite<'_, Self>, to: ComputeNodeId, error: VerbError);
+    fn unsent(&self, site: &mut LineSite<'_, Self>, to: ComputeNodeId, error: VerbError) {
+        let _ = (site, to, error);
+    }
 
     /// Ends the waits of other nodes for an attempt of this node, after the line has failed here.
-    fn failed(&self, site: &mut LineSite<'_, Self>);
+    fn failed(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
+    }
 
     // ---- completions ----
 
@@ -153,11 +194,16 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
         worker: &WorkerCore,
         in_flight: &Self::InFlight,
         group: usize,
-    ) -> Option<(GlobalAddr, Self::End)>;
+    ) -> Option<(GlobalAddr, Self::End)> {
+        let _ = (worker, in_flight, group);
+        None
+    }
 
     /// Handles the end of an operation on the line.
     fn ended(&self, site: &mut LineSite<'_, Self>, end: Self::End);
 
     /// Notes that a probe of a forward of the line has ended.
-    fn probed(&self, site: &mut LineSite<'_, Self>);
+    fn probed(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
+    }
 }

@@ -21,18 +21,18 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// decides about the line.
     pub(crate) fn release_eagerly(&self, addr: GlobalAddr, record: &mut Record<P::Line>) {
         let held = record.line.is_at_rest() && record.line.hold() != Ownership::Invalid;
-        if !held || self.core.node.lazy_release && !std::mem::take(&mut record.local.unwanted) {
+        if !held || self.node_core.lazy_release && !std::mem::take(&mut record.local.unwanted) {
             return;
         }
         let Some(id) = record.local.frame else { return };
-        let frame = self.core.node.cache.frame(id);
+        let frame = self.node_core.cache.frame(id);
         if frame.is_reserved() || frame.is_kept() {
             return;
         }
         match self.core.held(id) {
             None => self.core.releases.borrow_mut().push(addr),
             // With lazy release the line is kept after all.
-            Some(_) if self.core.node.lazy_release => {}
+            Some(_) if self.node_core.lazy_release => {}
             // The alarm is needed: if the access that obtained the line was dropped, no other event
             // may come.
             Some(until) => self.core.look_again_when_let_go(addr, &mut record.local, until),
@@ -56,7 +56,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// ([`NodeCore::minds_ends`]). The line is released at once, is marked to be released, or
     /// becomes recent. The oldest recent line may leave the recent lines.
     pub(crate) fn accessed(&self, addr: GlobalAddr) {
-        let node = &*self.core.node;
+        let node = &*self.node_core;
         if !node.lazy_release {
             // Released at once and not on the next sweep: the worker's next access must not find
             // the line here.
@@ -91,7 +91,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Handles a line that leaves the recent lines: the line is predicted to be used again, or is
     /// released early. `keep`: the line is kept although the line is contested.
     fn has_lingered(&self, addr: GlobalAddr, keep: bool) {
-        let node = &*self.core.node;
+        let node = &*self.node_core;
         // The line may have left and come back, or the frame may change to another line at this
         // moment. Then the frame is not watched, or the watch of the later line ends too early.
         // The history then has one wrong or missing outcome.
@@ -170,7 +170,7 @@ impl WorkerCore {
             // Another worker has released the line in the meantime.
             Ownership::Invalid => true,
             _ if self.waiting.get() > 0 => true,
-            Ownership::Shared => self.node.settings.takeover,
+            Ownership::Shared => self.node.clears_copies_at_once,
             Ownership::Exclusive => false,
         };
         if stays { None } else { self.node.history.contested(addr, hold) }

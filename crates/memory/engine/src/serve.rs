@@ -72,14 +72,18 @@ impl<P: CoherenceProtocol> Inner<P> {
     pub(crate) fn fire_alarms(&self) -> bool {
         let now = self.core.handle.sweep_time();
         let mut any = false;
-        while let Some((addr, alarm)) = self.core.node.timers.pop_due(now) {
+        while let Some((addr, alarm)) = self.node_core.timers.pop_due(now) {
             any = true;
-            if alarm == Alarm::LetGo && !self.core.node.lazy_release {
+            if alarm == Alarm::LetGo && !self.node_core.lazy_release {
                 self.core.releases.borrow_mut().push(addr);
             }
             let mut records = self.node.records.shard(addr).lock();
             if let Some(record) = records.get_mut(&addr) {
-                self.node.protocol.alarm(&mut self.site(addr, record), alarm);
+                let site = &mut self.site(addr, record);
+                match alarm {
+                    Alarm::Protocol(number) => self.node.protocol.alarm(site, number),
+                    Alarm::LetGo => self.node.protocol.serve(site),
+                }
             }
             self.finish(&mut records, addr);
         }
@@ -89,12 +93,12 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Serves the requests again that local code has kept waiting.
     #[inline]
     pub(crate) fn serve_blocked(&self) -> bool {
-        !self.core.node.blocked.is_empty() && self.serve_all_blocked()
+        !self.node_core.blocked.is_empty() && self.serve_all_blocked()
     }
 
     fn serve_all_blocked(&self) -> bool {
         let mut served = false;
-        for addr in self.core.node.blocked.take() {
+        for addr in self.node_core.blocked.take() {
             let mut records = self.node.records.shard(addr).lock();
             if let Some(record) = records.get_mut(&addr) {
                 record.local.listed = false;

@@ -25,7 +25,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         addr: GlobalAddr,
     ) -> &'r mut Record<P::Line> {
         records.entry(addr).or_insert_with(|| {
-            let node = &*self.core.node;
+            let node = &*self.node_core;
             let frame = node.cache.find(addr);
             let hold =
                 frame.map_or(Ownership::Invalid, |id| node.cache.frame(id).state().ownership());
@@ -40,7 +40,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Updates the record after its events and removes a record that is over. Callers call this
     /// after the last event under one hold of the shard's lock, unless they only fail the line.
     pub(crate) fn finish(&self, records: &mut Records<P::Line>, addr: GlobalAddr) {
-        let node = &*self.core.node;
+        let node = &*self.node_core;
         let Some(record) = records.get_mut(&addr) else { return };
         self.node.protocol.finish(&mut self.site(addr, record));
         let Record { line, local } = &mut *record;
@@ -81,7 +81,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// What holds of a record after each step. The lock of the shard keeps the record, the address
     /// of its frame and the ownership in the frame.
     fn check_record(&self, addr: GlobalAddr, record: &Record<P::Line>) {
-        let (cache, Record { line, local }) = (&self.core.node.cache, record);
+        let (cache, Record { line, local }) = (&self.node_core.cache, record);
         local.check();
         assert_eq!(cache.find(addr), local.frame, "{addr} is in another frame: {record:?}");
         let in_frame = local.frame.map(|id| cache.frame(id).state().ownership());
@@ -121,7 +121,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         let Some(record) = records.get_mut(&addr) else { return };
         if record.local.evicting {
             record.local.evicting = false;
-            let releasing = self.core.node.releasing.fetch_sub(1, Ordering::Relaxed);
+            let releasing = self.node_core.releasing.fetch_sub(1, Ordering::Relaxed);
             strict_assert!(releasing > 0, "the release of {addr} was not counted");
         }
         self.node.protocol.ended(&mut self.site(addr, record), end);

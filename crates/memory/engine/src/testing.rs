@@ -2,14 +2,13 @@
 //! it reads is its own.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 
 use latchwork_cache::{DirtyBounds, Ownership};
 use latchwork_coherence::AccessMode;
-use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest};
 use slab::Slab;
 
-use crate::alarms::Alarm;
 use crate::protocol::{CoherenceProtocol, LineSite, LineState};
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
@@ -33,46 +32,15 @@ impl LineState for AloneLine {
         self.reading
     }
 
-    fn is_asked_for(&self) -> bool {
-        false
-    }
-
-    fn is_blocked(&self) -> bool {
-        false
-    }
-
     fn is_at_rest(&self) -> bool {
         !self.reading
     }
-
-    fn is_over(&self, _now: Time) -> bool {
-        !self.reading
-    }
-
-    fn is_idle(&self) -> bool {
-        self.hold == Ownership::Invalid && !self.reading
-    }
-
-    fn is_asking(&self, _peer: ComputeNodeId) -> bool {
-        false
-    }
-
-    fn gives_way(&self) -> bool {
-        false
-    }
-
-    fn latch_was_free(&mut self) {}
-
-    fn latch_was_held(&mut self, _mode: AccessMode) {}
 }
-
-/// There are no messages.
-pub(crate) enum Never {}
 
 impl CoherenceProtocol for Alone {
     type Line = AloneLine;
     type InFlight = RefCell<Slab<(GlobalAddr, Ownership)>>;
-    type Message = Never;
+    type Message = Infallible;
     type End = Result<Ownership, VerbError>;
 
     fn lazy_release(&self) -> bool {
@@ -108,17 +76,11 @@ impl CoherenceProtocol for Alone {
         }
     }
 
-    fn serve(&self, _site: &mut LineSite<'_, Self>) {}
-
-    fn alarm(&self, _site: &mut LineSite<'_, Self>, _alarm: Alarm) {}
-
-    fn finish(&self, _site: &mut LineSite<'_, Self>) {}
-
-    fn decode(&self, _wire: &Wire) -> Option<Never> {
+    fn decode(&self, _wire: &Wire) -> Option<Infallible> {
         None
     }
 
-    fn received(&self, _site: &mut LineSite<'_, Self>, message: Never) {
+    fn received(&self, _site: &mut LineSite<'_, Self>, message: Infallible) {
         match message {}
     }
 
@@ -127,14 +89,10 @@ impl CoherenceProtocol for Alone {
         _worker: &WorkerCore,
         _addr: GlobalAddr,
         _from: ComputeNodeId,
-        message: Never,
+        message: Infallible,
     ) {
         match message {}
     }
-
-    fn unsent(&self, _site: &mut LineSite<'_, Self>, _to: ComputeNodeId, _error: VerbError) {}
-
-    fn failed(&self, _site: &mut LineSite<'_, Self>) {}
 
     fn completed(
         &self,
@@ -145,15 +103,6 @@ impl CoherenceProtocol for Alone {
     ) -> Option<(GlobalAddr, Self::End)> {
         let (addr, hold) = in_flight.borrow_mut().remove(tag as usize);
         Some((addr, result.map(|_| hold)))
-    }
-
-    fn forwarded(
-        &self,
-        _worker: &WorkerCore,
-        _in_flight: &Self::InFlight,
-        _group: usize,
-    ) -> Option<(GlobalAddr, Self::End)> {
-        None
     }
 
     fn ended(&self, site: &mut LineSite<'_, Self>, end: Self::End) {
@@ -169,6 +118,4 @@ impl CoherenceProtocol for Alone {
         }
         site.line.hold = hold;
     }
-
-    fn probed(&self, _site: &mut LineSite<'_, Self>) {}
 }

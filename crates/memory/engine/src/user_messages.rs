@@ -5,8 +5,7 @@ use latchwork_coherence::{MemoryError, MessageHandler, UserMessage, UserMessages
 use latchwork_verbs::{BATCH_MAX, ComputeNodeId, Message as Wire, Target, WorkRequest as Verb};
 
 use crate::envelope::MAIL;
-use crate::protocol::CoherenceProtocol;
-use crate::worker::Worker;
+use crate::lines::Worker;
 use crate::worker_core::WorkerCore;
 
 const _: () = assert!(
@@ -14,13 +13,13 @@ const _: () = assert!(
     "a user message fills the words behind its mark"
 );
 
-impl<P: CoherenceProtocol> UserMessages for Worker<P> {
+impl UserMessages for Worker {
     fn node(&self) -> ComputeNodeId {
-        self.inner.core.node.id
+        self.core.node.id
     }
 
     fn post_messages(&self, to: ComputeNodeId, letters: &[UserMessage]) -> Result<(), MemoryError> {
-        let core = &self.inner.core;
+        let core = &self.core;
         let target = Target::Compute(to, core.node.arena.0);
         let wire = |letter: &UserMessage| {
             let mut body = [MAIL; Wire::WORDS];
@@ -36,7 +35,7 @@ impl<P: CoherenceProtocol> UserMessages for Worker<P> {
     }
 
     fn set_message_handler(&self, mail_box: MessageHandler) -> bool {
-        self.inner.core.node.message_handler.set(mail_box).is_ok()
+        self.core.node.message_handler.set(mail_box).is_ok()
     }
 }
 

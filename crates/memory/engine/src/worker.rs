@@ -1,4 +1,4 @@
-//! [`Worker`]: one worker's view of coherent memory, and its poller.
+//! The start and the end of a [`Worker`].
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,26 +11,8 @@ use latchwork_runtime::Handle;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
-use crate::inner::{Inner, Kept, Role};
-use crate::node::CoherenceNode;
-use crate::poller::Pump;
-use crate::protocol::CoherenceProtocol;
-
-/// One worker's view of its node's coherent memory.
-///
-/// Clones are cheap and stand for the same worker. The worker's executor polls for the node:
-/// completions, messages, alarms and eviction. All workers of a node poll, and each worker that
-/// polls serves the whole node. The polling ends when no clone exists and nothing that the worker
-/// posted is in flight.
-pub struct Worker<P: CoherenceProtocol> {
-    pub(crate) inner: Rc<Inner<P>>,
-}
-
-impl<P: CoherenceProtocol> Clone for Worker<P> {
-    fn clone(&self) -> Self {
-        Worker { inner: self.inner.clone() }
-    }
-}
+use crate::lines::{Node, Worker};
+use crate::worker_core::Role;
 
 /// The time between two checks of a leaving worker whether all is complete. Mostly the first check
 /// succeeds.
@@ -39,63 +21,45 @@ pub(crate) const LEAVE_STEP: Duration = Duration::from_micros(5);
 /// most likely waits for something that failed, such as a memory node that does not answer.
 const LEAVE_STEP_MAX: Duration = Duration::from_millis(1);
 
-impl<P: CoherenceProtocol> Worker<P> {
+impl Worker {
     /// Starts a worker of `node` on the executor of `handle`. `port` and `inbox` connect the worker
     /// to the fabric.
-    pub fn start(
-        node: &Arc<CoherenceNode<P>>,
-        port: Rc<Port>,
-        inbox: AnyInbox,
-        handle: &Handle,
-    ) -> Worker<P> {
-        Self::start_as(Role::Worker, node, port, inbox, handle)
+    pub fn start(node: &Arc<Node>, port: Rc<Port>, inbox: AnyInbox, handle: &Handle) -> Worker {
+        node.lines.clone().start(Role::Worker, node, port, inbox, handle)
     }
 
     /// Starts the handler, which covers for the other workers. The handler runs no tasks and parks
     /// whenever it can. The handler wakes for messages that arrive while no other worker polls, for
     /// alarms, and while the cores of awake workers are contended. Every node needs a handler.
     pub fn start_handler(
-        node: &Arc<CoherenceNode<P>>,
+        node: &Arc<Node>,
         port: Rc<Port>,
         inbox: AnyInbox,
         handle: &Handle,
-    ) -> Worker<P> {
-        Self::start_as(Role::Handler, node, port, inbox, handle)
-    }
-
-    fn start_as(
-        role: Role,
-        node: &Arc<CoherenceNode<P>>,
-        port: Rc<Port>,
-        inbox: AnyInbox,
-        handle: &Handle,
-    ) -> Worker<P> {
-        let kept = Rc::new(Kept::<P>::default());
-        let inner = Inner::new(role, node, port, inbox, handle, &kept);
-        handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner), kept }));
-        Worker { inner }
+    ) -> Worker {
+        node.lines.clone().start(Role::Handler, node, port, inbox, handle)
     }
 
     /// The node.
-    pub fn node(&self) -> &Arc<CoherenceNode<P>> {
-        &self.inner.node
+    pub fn node(&self) -> &Arc<Node> {
+        &self.core.of
     }
 
     /// The port that connects the worker to the fabric.
     pub fn port(&self) -> &Rc<Port> {
-        &self.inner.core.port
+        &self.core.port
     }
 
     /// Evicts a line now, unless the line is in use, has failed or has an operation outstanding.
     /// Returns whether the node gave the line up. For callers that know that the node is finished
     /// with the line.
     pub fn evict(&self, addr: GlobalAddr) -> bool {
-        self.inner.core.node.geometry.is_line(addr) && self.inner.evict(addr)
+        self.core.node.geometry.is_line(addr) && self.lines().evict(addr)
     }
 
     /// The number of evicted lines that this worker has copied and not yet written back.
     pub fn write_backs(&self) -> usize {
-        self.inner.core.write_backs.taken()
+        self.core.write_backs.taken()
     }
 
     /// Ends the worker's part in the node.
@@ -115,52 +79,54 @@ impl<P: CoherenceProtocol> Worker<P> {
     /// [`MemoryError::Fabric`] when the node may no longer touch memory, so that the worker cannot
     /// give up anything.
     pub async fn leave(self) -> Result<(), MemoryError> {
-        let inner = &self.inner;
-        let waited = inner.core.node.settings.deadline;
-        let deadline = inner.core.handle.now() + waited;
+        let core = &*self.core;
+        let waited = core.node.settings.deadline;
+        let deadline = core.handle.now() + waited;
         // The code that started the finishers reports what they leave undone.
-        while inner.core.handle.finishers() > 0
-            && !inner.core.port.is_barred()
-            && inner.core.handle.now() < deadline
+        while core.handle.finishers() > 0 && !core.port.is_barred() && core.handle.now() < deadline
         {
-            inner.core.handle.sleep(LEAVE_STEP).await;
+            core.handle.sleep(LEAVE_STEP).await;
         }
-        let (begin, deadline) = (inner.core.handle.now(), inner.core.handle.now() + waited);
+        let (begin, deadline) = (core.handle.now(), core.handle.now() + waited);
         loop {
-            let in_flight = inner.unfinished();
+            let in_flight = core.unfinished();
             strict_assert!(
-                in_flight > 0 || inner.core.letters.borrow().is_empty(),
+                in_flight > 0 || core.letters.borrow().is_empty(),
                 "a worker without a batch in flight waits for the end of a message"
             );
             strict_assert!(
-                in_flight > 0 || inner.core.write_backs.taken() == 0,
+                in_flight > 0 || core.write_backs.taken() == 0,
                 "a worker without a batch in flight has a line that is not written back"
             );
-            if in_flight == 0 && inner.epochs.stop(&inner.core.handle) {
+            if in_flight == 0 && core.epochs.stop(&core.handle) {
                 return Ok(());
             }
-            if in_flight == 0 && inner.core.port.is_barred() {
+            if in_flight == 0 && core.port.is_barred() {
                 return Err(VerbError::SelfFenced.into());
             }
-            if inner.core.handle.now() >= deadline {
+            if core.handle.now() >= deadline {
                 return Err(MemoryError::Stuck { in_flight, waited });
             }
-            let is_late = inner.core.handle.now() - begin > 100 * LEAVE_STEP_MAX;
-            inner.core.handle.sleep(if is_late { LEAVE_STEP_MAX } else { LEAVE_STEP }).await;
+            let is_late = core.handle.now() - begin > 100 * LEAVE_STEP_MAX;
+            core.handle.sleep(if is_late { LEAVE_STEP_MAX } else { LEAVE_STEP }).await;
         }
     }
 }
 
-impl<P: CoherenceProtocol> fmt::Debug for Worker<P> {
+impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("node", &self.inner.core.node.id).finish_non_exhaustive()
+        f.debug_struct("Worker").field("node", &self.core.node.id).finish_non_exhaustive()
     }
 }
 
-impl<P: CoherenceProtocol> Drop for Worker<P> {
+impl Drop for Worker {
     fn drop(&mut self) {
-        if Rc::strong_count(&self.inner) == 1 {
-            self.inner.outlive();
+        // The other owner of the core is the state behind the door, which the core owns. So the
+        // last handle takes the two apart.
+        if Rc::strong_count(&self.core) == 2
+            && let Some(lines) = self.core.lines.take()
+        {
+            lines.outlive();
         }
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_fabric::Port;
+use latchwork_memnode::EpochWorker;
 use latchwork_runtime::Handle;
 use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
 use slab::Slab;
@@ -13,11 +14,19 @@ use slab::Slab;
 use crate::costs::CpuCosts;
 use crate::counters::WorkerCounters;
 use crate::deduplicate::Numbers;
+use crate::lines::{Node, WorkerLines};
 use crate::messages::Sent;
 use crate::node_core::NodeCore;
 use crate::permits::Permits;
 use crate::tag::Tag;
 use crate::write_back::WriteBackRing;
+
+/// What a worker is for: tasks, or cover for the workers that run them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Worker,
+    Handler,
+}
 
 /// The lines that a worker obtained last, the latest last. A line leaves when the worker has
 /// obtained [`linger`](crate::NodeSettings::linger) later lines. The second field: the line is kept
@@ -29,6 +38,10 @@ pub(crate) type RecentLines = VecDeque<(GlobalAddr, bool)>;
 pub struct WorkerCore {
     /// The node.
     pub node: Arc<NodeCore>,
+    /// The node, with the door to its lines.
+    pub(crate) of: Arc<Node>,
+    /// The door to the lines: `Some` from the start of the worker until its last handle is dropped.
+    pub(crate) lines: RefCell<Option<Rc<dyn WorkerLines>>>,
     /// The port that connects the worker to the fabric.
     pub port: Rc<Port>,
     /// The worker's runtime.
@@ -36,6 +49,8 @@ pub struct WorkerCore {
     /// The worker's counters.
     pub counters: Arc<WorkerCounters>,
     pub(crate) costs: Option<CpuCosts>,
+    /// The worker's part in the cluster's epochs.
+    pub(crate) epochs: Rc<EpochWorker>,
     /// The numbers of the worker's messages; `Some` until the worker ends.
     pub(crate) numbers: Option<Numbers>,
     /// The write-back slots of evicted lines.
@@ -60,9 +75,17 @@ pub struct WorkerCore {
 }
 
 impl WorkerCore {
-    pub(crate) fn new(node: &Arc<NodeCore>, port: Rc<Port>, handle: &Handle) -> WorkerCore {
+    pub(crate) fn new(
+        of: &Arc<Node>,
+        node: &Arc<NodeCore>,
+        port: Rc<Port>,
+        handle: &Handle,
+    ) -> WorkerCore {
         WorkerCore {
+            epochs: EpochWorker::start(&node.epochs, &port, handle),
             node: node.clone(),
+            of: of.clone(),
+            lines: RefCell::default(),
             port,
             handle: handle.clone(),
             counters: node.new_counters(),
@@ -84,6 +107,11 @@ impl WorkerCore {
         self.numbers.as_ref().expect("there until the worker ends")
     }
 
+    /// The number of batches in flight and of releases not yet posted.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.port.in_flight() + self.releases.borrow().len()
+    }
+
     /// Posts a batch of the protocol. The completion of the batch comes back with `tag`, which has
     /// at most 63 bits.
     #[inline]
@@ -94,5 +122,14 @@ impl WorkerCore {
         tag: u64,
     ) -> Result<(), VerbError> {
         self.port.post(target, requests, Tag::Protocol(tag).bits())
+    }
+}
+
+impl Drop for WorkerCore {
+    fn drop(&mut self) {
+        if let Some(numbers) = self.numbers.take() {
+            self.node.numbers.give_back(numbers);
+        }
+        self.permits.leave(&self.node.lock_share);
     }
 }

@@ -8,10 +8,16 @@ use latchwork_runtime::Time;
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_write};
 
+use crate::counts::LatchCount;
 use crate::line::{Copy, ownership, want};
 use crate::pauses::{after_refusals, in_time, release_hold_off, window};
 use crate::selcc::{LatchSite, Selcc};
 use crate::wire::LineMessage;
+
+/// The alarm of a line whose back-off after a refusal is over, or whose hold-off after a release.
+const RETRY: Alarm = Alarm::Protocol(0);
+/// The alarm of a line whose readers need not hold off any more.
+const HOLD_OFF_OVER: Alarm = Alarm::Protocol(1);
 
 /// At most this many bytes of a granted line are prefetched.
 const READY_MAX: usize = 4 << 10;
@@ -116,7 +122,7 @@ impl Selcc {
     ) -> Result<(), VerbError> {
         let (worker, addr) = (site.worker, site.addr);
         let node = &*worker.node;
-        let settings = node.settings();
+        let settings = &self.settings;
         match action {
             Action::Post(op) => {
                 let frame = site.local.frame.expect("a line whose word is operated on has a frame");
@@ -167,12 +173,12 @@ impl Selcc {
                 let nanos = pause.as_nanos() as u64;
                 let drawn = nanos / 2 + worker.handle.random_below(nanos.max(1));
                 let at = now + std::time::Duration::from_nanos(drawn);
-                node.timers().set(at, addr, Alarm::Retry);
+                node.timers().set(at, addr, RETRY);
                 Ok(())
             }
             Action::ReleaseHoldOff { priority } => {
                 let wait = release_hold_off(settings, priority);
-                node.timers().set(worker.handle.now() + wait, addr, Alarm::Retry);
+                node.timers().set(worker.handle.now() + wait, addr, RETRY);
                 Ok(())
             }
             Action::HoldOff { priority } => {
@@ -180,11 +186,11 @@ impl Selcc {
                 // likely that writer is first without a hold-off.
                 let wait = window(settings, priority);
                 if !wait.is_zero() {
-                    worker.counters.holdoffs.add(1);
+                    LatchCount::HoldOffs.count(worker);
                     strict_assert!(wait <= settings.hold_off_max, "readers hold off for {wait:?}");
                     let until = worker.handle.now() + wait;
                     site.line.hold_off_until = until;
-                    node.timers().set(until, addr, Alarm::HoldOffOver);
+                    node.timers().set(until, addr, HOLD_OFF_OVER);
                 }
                 Ok(())
             }
@@ -204,7 +210,7 @@ impl Selcc {
         let message = match message {
             // A request of another node: a grant had no room for it, or it came after the grant.
             LatchMessage::Request(request) if request.from != node.id() => {
-                worker.counters.requests_passed_on.add(1);
+                LatchCount::RequestsPassedOn.count(worker);
                 LatchMessage::Request(request)
             }
             LatchMessage::Request(_) if node.settings().heeds_the_gone && node.is_gone(to) => {
@@ -234,7 +240,7 @@ impl Selcc {
                 // An exclusive holder drops a request for its priority only: the holder has room
                 // for one request of every node.
                 if site.line.machine.hold() == Hold::Exclusive {
-                    worker.counters.refused_by_priority.add(1);
+                    LatchCount::RefusedByPriority.count(worker);
                 }
             }
             LatchMessage::Answer { answer: Answer::Busy, .. } => {
@@ -245,8 +251,8 @@ impl Selcc {
                     node.cache().frame(frame).note_refusal();
                 }
             }
-            LatchMessage::Pledged { .. } => worker.counters.pledges.add(1),
-            LatchMessage::GaveUp { .. } => worker.counters.pledges_given_up.add(1),
+            LatchMessage::Pledged { .. } => LatchCount::Pledges.count(worker),
+            LatchMessage::GaveUp { .. } => LatchCount::PledgesGivenUp.count(worker),
             _ => {}
         }
         worker.send(site.addr, to, LineMessage::of(message).encode(), awaited)
@@ -275,7 +281,7 @@ impl Selcc {
                 (request.from, LatchMessage::Answer { asked, seq, answer })
             }
             &LatchMessage::Pledged { seq, .. } => {
-                worker.counters.pledges_given_up.add(1);
+                LatchCount::PledgesGivenUp.count(worker);
                 (from, LatchMessage::GaveUp { by: worker.node.id(), seq })
             }
             _ => return,
@@ -351,17 +357,16 @@ impl Selcc {
         }
     }
 
-    /// Handles the end of a back-off, of a hold-off or of a local writer's latch.
-    pub(crate) fn ring(&self, site: &mut LatchSite<'_>, alarm: Alarm) {
-        match alarm {
-            Alarm::Retry => {
+    /// Handles the end of a back-off or of a hold-off.
+    pub(crate) fn ring(&self, site: &mut LatchSite<'_>, number: u8) {
+        match Alarm::Protocol(number) {
+            RETRY => {
                 site.line.retry_is_set = false;
                 self.drive(site, Event::Retry);
             }
-            Alarm::LetGo => self.drive(site, Event::Serve),
             // A later hold-off has its own alarm.
-            Alarm::HoldOffOver if site.line.hold_off_until > site.worker.handle.sweep_time() => {}
-            Alarm::HoldOffOver => {
+            _ if site.line.hold_off_until > site.worker.handle.sweep_time() => {}
+            _ => {
                 // The hold-off is set to zero, not only past its end. A worker with an earlier
                 // sweep time would still see the hold-off, and no other alarm would come.
                 site.line.hold_off_until = Time::ZERO;

@@ -4,6 +4,7 @@ use latchwork_latch::{Event, WordOp};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{Target, VerbError};
 
+use crate::counts::LatchCount;
 use crate::operations::Finished;
 use crate::selcc::{LatchSite, Selcc};
 
@@ -43,7 +44,7 @@ impl Selcc {
         {
             let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
             if by_pledge && op.expected(site.worker.node.id()) == Some(old) {
-                site.worker.counters.takeovers.add(1);
+                LatchCount::Takeovers.count(site.worker);
             }
             self.drive(site, Event::Completed { op, old });
         }

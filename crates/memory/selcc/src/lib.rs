@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counts;
 mod describe;
 mod describe_word;
 mod drive;
@@ -34,12 +35,15 @@ mod operations;
 mod pauses;
 mod policy;
 mod selcc;
+mod settings;
 mod truth;
 mod wire;
 
+pub use counts::LatchCount;
 pub use describe::describe;
 pub use describe_word::{describe_atomic, describe_word};
 pub use policy::Policy;
 pub use selcc::Selcc;
+pub use settings::{Resend, SelccSettings};
 pub use truth::LatchWords;
 pub use wire::{ARENA_MAX, read_message};

@@ -10,7 +10,7 @@
 //!    had to wait for the local latch.
 //! 2. An access that finds the latch free at its first attempt sets both counters to zero: the line
 //!    is not used so heavily.
-//! 3. When `reads / workers + writes` reaches the [bound](latchwork_engine::NodeSettings::lease),
+//! 3. When `reads / workers + writes` reaches the [bound](crate::SelccSettings::lease),
 //!    the node gives the line up. No further access takes the latch or obtains the line before the
 //!    queued requests. Writers see that in the frame, and accesses that obtain the line see it in
 //!    the record.

@@ -5,6 +5,7 @@ use latchwork_latch::Event;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
+use crate::counts::LatchCount;
 use crate::line::ownership;
 use crate::line_lease::Lease;
 use crate::selcc::{LatchSite, Selcc};
@@ -30,12 +31,12 @@ impl Selcc {
         if site.line.machine.is_blocked() {
             site.line.lease.begin();
         }
-        if site.line.lease.is_used_up(node.settings().lease, node.workers())
+        if site.line.lease.is_used_up(self.settings.lease, node.workers())
             && let Some(id) = site.local.frame
         {
             site.line.lease = Lease::Over;
             node.cache().frame(id).give_way(true);
-            site.worker.counters.leases_expired.add(1);
+            LatchCount::LeasesExpired.count(site.worker);
             // Accesses that wait for the latch no longer keep requests waiting.
             self.drive(site, Event::Serve);
         }

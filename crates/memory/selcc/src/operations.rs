@@ -21,6 +21,8 @@ use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, WorkRequest as Verb};
 use slab::Slab;
 
+use crate::counts::LatchCount;
+
 /// The kind of a batch of word operations, encoded in its tag.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
@@ -272,7 +274,7 @@ impl Operations {
             if group.tries < TRIES_MAX {
                 group.tries += 1;
                 strict_check!(group);
-                worker.counters.inspections.add(1);
+                LatchCount::Inspections.count(worker);
                 worker.counters.verbs_faa.add(1);
                 let latch = worker.node.geometry().latch_addr(group.addr).offset();
                 let mut batch = Batch::new();

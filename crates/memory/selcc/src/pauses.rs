@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use latchwork_engine::{NodeSettings, Resend};
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
+
+use crate::settings::{Resend, SelccSettings};
 
 /// A late node backs off for 1/64 of the time for which it has been refused. Only shrinking
 /// back-offs have this rule.
@@ -25,12 +26,12 @@ const TURNS: u32 = 64;
 /// The back-off after `refusals` refusals, before the random draw. The first refusal was
 /// `refused_for` ago. `asks`: refused nodes send invalidation requests.
 pub(crate) fn after_refusals(
-    settings: &NodeSettings,
+    settings: &SelccSettings,
     asks: bool,
     refusals: u8,
     refused_for: Duration,
 ) -> Duration {
-    let NodeSettings { round_trip, resend_factor, pause, pause_max, .. } = *settings;
+    let SelccSettings { round_trip, resend_factor, pause, pause_max, .. } = *settings;
     match settings.resend {
         Resend::Shrinking if asks => {
             let first = round_trip.saturating_mul(resend_factor);
@@ -42,7 +43,7 @@ pub(crate) fn after_refusals(
 }
 
 /// The hold-off of readers for a writer of this priority.
-pub(crate) fn window(settings: &NodeSettings, priority: u8) -> Duration {
+pub(crate) fn window(settings: &SelccSettings, priority: u8) -> Duration {
     if !settings.spin_windows {
         return Duration::ZERO;
     }
@@ -52,7 +53,7 @@ pub(crate) fn window(settings: &NodeSettings, priority: u8) -> Duration {
 /// The hold-off of a node that released a line without a hand-over: the node leaves the line to
 /// requesters of this priority. The hold-off doubles with each step. So after a few refusals the
 /// hold-off is as long as a message and a word operation take, unless `hold_off_max` is shorter.
-pub(crate) fn release_hold_off(settings: &NodeSettings, priority: u8) -> Duration {
+pub(crate) fn release_hold_off(settings: &SelccSettings, priority: u8) -> Duration {
     doubled(settings.hold_off, priority.saturating_sub(1), settings.hold_off_max)
 }
 
@@ -84,15 +85,15 @@ mod tests {
 
     #[test]
     fn pauses_shrink_or_grow_within_bounds() {
-        let micros = |settings: &NodeSettings, n| {
+        let micros = |settings: &SelccSettings, n| {
             after_refusals(settings, true, n, Duration::ZERO).as_micros()
         };
-        let growing = NodeSettings { resend: Resend::Growing, ..NodeSettings::default() };
+        let growing = SelccSettings { resend: Resend::Growing, ..SelccSettings::default() };
         assert_eq!([1, 2, 3, 31].map(|n| micros(&growing, n)), [2, 4, 8, 500]);
         let (resend, resend_factor) = (Resend::Shrinking, 8);
-        let shrinking = NodeSettings { resend, resend_factor, ..NodeSettings::default() };
+        let shrinking = SelccSettings { resend, resend_factor, ..SelccSettings::default() };
         assert_eq!([1, 2, 4, 31].map(|n| micros(&shrinking, n)), [16, 8, 4, 2]);
-        let other = NodeSettings {
+        let other = SelccSettings {
             resend_factor: 3,
             round_trip: Duration::from_micros(40),
             ..shrinking.clone()
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn pauses_that_shrink_grow_again_after_very_many_refusals() {
-        let settings = NodeSettings::default();
+        let settings = SelccSettings::default();
         let micros =
             |micros| after_refusals(&settings, true, 31, Duration::from_micros(micros)).as_micros();
         assert_eq!([0, 1_000, 1_280, 6_400, 1_000_000].map(micros), [2, 2, 20, 100, 500]);
@@ -112,18 +113,18 @@ mod tests {
 
     #[test]
     fn hold_offs_after_a_release_double_with_each_step() {
-        let settings = NodeSettings { spin_windows: false, ..NodeSettings::default() };
+        let settings = SelccSettings { spin_windows: false, ..SelccSettings::default() };
         let micros = |priority| release_hold_off(&settings, priority).as_micros();
         assert_eq!([1, 2, 5, 8, 9, 31].map(micros), [4, 8, 64, 512, 1_000, 1_000]);
     }
 
     #[test]
     fn windows_are_proportional_and_end() {
-        let settings = NodeSettings::default();
+        let settings = SelccSettings::default();
         assert_eq!([1, 2, 5].map(|p| window(&settings, p)), [4, 8, 20].map(Duration::from_micros));
-        let long = NodeSettings { hold_off: Duration::from_micros(100), ..settings.clone() };
+        let long = SelccSettings { hold_off: Duration::from_micros(100), ..settings.clone() };
         assert_eq!(window(&long, 31), long.hold_off_max);
-        assert_eq!(window(&NodeSettings { spin_windows: false, ..settings }, 9), Duration::ZERO);
+        assert_eq!(window(&SelccSettings { spin_windows: false, ..settings }, 9), Duration::ZERO);
     }
 
     /// A back-off leaves a waiter with a deadline many attempts. Without a deadline the back-off

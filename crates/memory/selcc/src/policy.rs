@@ -3,11 +3,11 @@
 use latchwork_engine::{NodeSettings, Release};
 use latchwork_latch::Rules;
 
+use crate::settings::SelccSettings;
+
 /// The differences between the protocols of the latch word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// The protocol's name.
-    pub name: &'static str,
     /// The rules of the line machine. The settings of a node replace `forwarding`, `takeover`,
     /// `aging`, `starved_at` and `gives_back`, so a policy does not decide those.
     pub rules: Rules,
@@ -18,8 +18,7 @@ pub struct Policy {
 
 impl Policy {
     /// SELCC: lazy release and invalidation requests.
-    pub const SELCC: Policy =
-        Policy { name: "selcc", rules: Rules::DISCIPLINE, lazy_release: true };
+    pub const SELCC: Policy = Policy { rules: Rules::DISCIPLINE, lazy_release: true };
 
     /// SEL: the baseline, the plain shared-exclusive latch over one-sided verbs (SELCC 4.1, figure
     /// 3a).
@@ -45,13 +44,13 @@ impl Policy {
     ///
     /// SEL does not promise fairness between nodes. A writer that always meets readers fails at the
     /// deadline of its access.
-    pub const SEL: Policy = Policy { name: "sel", rules: Rules::LATCH_ONLY, lazy_release: false };
+    pub const SEL: Policy = Policy { rules: Rules::LATCH_ONLY, lazy_release: false };
 
     /// The rules of the line machine: those of the policy, changed by the settings.
-    pub(crate) fn rules(&self, settings: &NodeSettings) -> Rules {
-        let NodeSettings { forwarding, takeover, aging, .. } = *settings;
+    pub(crate) fn rules(&self, node: &NodeSettings, settings: &SelccSettings) -> Rules {
+        let SelccSettings { forwarding, takeover, aging, .. } = *settings;
         let starved_at = if settings.priority_matching { settings.starved_at } else { 0 };
-        let gives_back = self.lazy_release && aging && settings.release == Release::Adaptive;
+        let gives_back = self.lazy_release && aging && node.release == Release::Adaptive;
         Rules { forwarding, takeover, aging, starved_at, gives_back, ..self.rules }
     }
 }

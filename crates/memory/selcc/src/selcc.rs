@@ -1,7 +1,7 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
 use latchwork_cache::Ownership;
-use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
+use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
@@ -10,6 +10,7 @@ use crate::line::LatchLine;
 use crate::line_lease::Lease;
 use crate::operations::{Finished, Operations};
 use crate::policy::Policy;
+use crate::settings::SelccSettings;
 use crate::wire::LineMessage;
 
 /// A line at a worker, for a step of these protocols.
@@ -21,12 +22,16 @@ pub struct Selcc {
     pub(crate) policy: Policy,
     /// The rules of the line machines: those of the policy, changed by the settings.
     pub(crate) rules: Rules,
+    pub(crate) settings: SelccSettings,
 }
 
 impl Selcc {
-    /// The protocol with this policy, on a node with these settings.
-    pub fn new(policy: Policy, settings: &NodeSettings) -> Selcc {
-        Selcc { policy, rules: policy.rules(settings) }
+    /// The protocol with this policy and these settings, on a node with the settings `node`.
+    pub fn new(mut policy: Policy, node: &NodeSettings, settings: SelccSettings) -> Selcc {
+        if let Some(plant) = settings.plant {
+            plant(&mut policy.rules);
+        }
+        Selcc { policy, rules: policy.rules(node, &settings), settings }
     }
 }
 
@@ -39,6 +44,11 @@ impl CoherenceProtocol for Selcc {
     #[inline]
     fn lazy_release(&self) -> bool {
         self.policy.lazy_release
+    }
+
+    #[inline]
+    fn clears_copies_at_once(&self) -> bool {
+        self.settings.takeover
     }
 
     #[inline]
@@ -61,8 +71,8 @@ impl CoherenceProtocol for Selcc {
         self.drive(site, Event::Serve);
     }
 
-    fn alarm(&self, site: &mut LatchSite<'_>, alarm: Alarm) {
-        self.ring(site, alarm);
+    fn alarm(&self, site: &mut LatchSite<'_>, number: u8) {
+        self.ring(site, number);
     }
 
     #[inline]

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use latchwork_engine::Node;
 use latchwork_membership::{Membership, MembershipError, NodeName, View};
 use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
@@ -25,7 +26,6 @@ use latchwork_strict::{strict_assert, strict_assert_ne};
 use super::reclaims::Reclaims;
 use super::reports;
 use crate::ports::Ports;
-use crate::protocol::Node;
 use crate::transport::Link;
 
 /// The longest wait for a change of the view. Failed effects are repeated after each wait.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use latchwork_engine::Worker;
 use latchwork_fabric::Port;
 use latchwork_memnode::PoolError;
 use latchwork_runtime::{Executor, Handle, RealDriver};
@@ -13,7 +14,6 @@ use latchwork_runtime::{Executor, Handle, RealDriver};
 use super::withdraw::unregister;
 use super::{JoinError, Joined};
 use crate::build::worker_config;
-use crate::protocol::Worker;
 
 impl Joined {
     /// Leaves the cluster gracefully:

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_engine::{Counters, NodeParts};
+use latchwork_engine::{Counters, Node, NodeParts};
 use latchwork_fabric::AnyFabric;
 use latchwork_membership::{Membership, MembershipError, NodeIncarnation, NodeName, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
@@ -34,7 +34,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use crate::build::{Member, worker_config};
 use crate::host::Host;
 use crate::ports::Ports;
-use crate::protocol::{Node, new_node};
+use crate::protocol::new_node;
 use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 
@@ -253,7 +253,7 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         };
-        let node = new_node(parts, config.policy);
+        let node = new_node(parts, config.protocol, &config.selcc);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let gathered = gather(config, ports.clone(), pool, node, membership, patience);

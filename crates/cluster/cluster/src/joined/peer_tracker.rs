@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use latchwork_engine::Node;
 use latchwork_membership::{
     Membership, MembershipError, NodeIncarnation, NodeName, View, ViewMember,
 };
@@ -25,7 +26,6 @@ use super::follower::{Follower, Shared};
 use super::start_patience::{StartPatience, StartWait};
 use crate::JoinError;
 use crate::ports::Ports;
-use crate::protocol::Node;
 use crate::transport::Link;
 
 /// The interval between two checks, while this node waits for others.

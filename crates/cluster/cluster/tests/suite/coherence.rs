@@ -7,6 +7,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Protocol, Simulated};
 use latchwork_coherence::CoherentMemory;
 use latchwork_engine::CpuCosts;
 use latchwork_fabric::AnyFabric;
+use latchwork_selcc::LatchCount;
 use latchwork_verbs_sim::{FaultCounts, Faults, SimConfig};
 
 use crate::common::invariants::{check_at_rest, check_step};
@@ -82,7 +83,7 @@ fn the_latch_without_a_cache_loses_no_write_either() {
     let load = Load { lines: 4, operations: 30, tasks: 3, writes: 50, dropped: 10 };
     for seed in 400..430 {
         let mut config = small(3, 2, 8, seed);
-        config.policy = Protocol::Sel.policy();
+        config.protocol = Protocol::Sel;
         world(config, load);
     }
 }
@@ -102,7 +103,7 @@ fn no_write_is_lost_where_local_writers_hold_their_latches() {
     for (seed, protocol) in (600..640).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let load = Load { lines: 6, operations: 40, tasks: 3, writes: 60, dropped: 10 };
         let mut config = small(3, 3, if seed % 3 == 0 { 4 } else { 8 }, seed);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         config.node.costs = Some(CpuCosts {
             hit: Duration::from_nanos(60),
             copy_per_kib: Duration::from_nanos(40),
@@ -130,7 +131,10 @@ fn no_write_is_lost_when_messages_are_duplicated_and_connections_fail() {
         let frames = if seed % 3 == 0 { 4 } else { 8 };
         let (counts, cluster) = world_with(small(4, 1, frames, seed), load, faults);
         let counted = cluster.counters();
-        assert!(counted.inspections > 0 && counted.resent > 0, "seed {seed}: {counted:?}");
+        assert!(
+            LatchCount::Inspections.of(&counted) > 0 && counted.resent > 0,
+            "seed {seed}: {counted:?}"
+        );
         struck[0] += counts.repeated;
         struck[1] += counts.failed_applied;
         struck[2] += counts.failed_unapplied;
@@ -148,7 +152,7 @@ fn the_worlds_notice_a_protocol_without_settling() {
     let load = Load { lines: 3, operations: 60, tasks: 4, writes: 60, dropped: 0 };
     let broken = |seed| {
         let mut config = small(6, 1, 8, seed);
-        config.policy.rules.settle = false;
+        config.selcc.plant = Some(|rules| rules.settle = false);
         config.node.deadline = Duration::from_secs(1);
         std::panic::catch_unwind(|| world(config, load)).is_err()
     };
@@ -161,7 +165,7 @@ fn nothing_happens_in_an_idle_world() {
     let load = Load { lines: 8, operations: 60, tasks: 3, writes: 40, dropped: 10 };
     for protocol in Protocol::ALL {
         let mut config = small(4, 2, 8, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let cluster = Simulated::start(config, SimConfig::default()).expect("a configuration");
         let kernel = cluster.kernel().clone();
         let limit = Duration::from_secs(60);
@@ -192,7 +196,7 @@ fn threads_on_shared_memory_lose_no_write() {
         let (nodes, workers, frames, lines) = shape;
         let load = Load { lines, operations: 1000, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(nodes, workers, frames, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let cluster = Embedded::start(config).expect("a configuration");
         let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");
         let reads = cluster

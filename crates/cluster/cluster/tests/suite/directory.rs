@@ -23,7 +23,7 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
     for protocol in Protocol::ALL {
         let load = Load { lines: 16, operations: 300, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(3, 2, 8, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         // One owner's file, the memory nodes, and for each compute node a page file and a cache.
         let files = 1 + config.memory_nodes + 2 * 3;
         let fabric = ShmFabric::in_directory(&directory, ShmConfig { inbox_capacity: 16 });

@@ -105,7 +105,7 @@ fn an_idle_cluster_uses_no_cpu() {
     }
     for protocol in Protocol::ALL {
         let mut config = small(NODES, WORKERS, 8, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let cluster = Embedded::start(config).expect("a configuration");
         let working = AtomicUsize::new(NODES * WORKERS);
         let measured = Bell::default();

@@ -247,9 +247,9 @@ fn transactions_lose_nothing_in_any_of_many_worlds() {
     let (mut commits, mut refusals, mut upgrades) = (0, 0, 0);
     for (seed, protocol) in (0..24).flat_map(|seed| Protocol::ALL.map(|p| (seed, p))) {
         let mut config = small(3, 2, 16, seed);
-        config.policy = protocol.policy();
-        config.node.takeover = seed % 3 != 0;
-        config.node.forwarding = seed % 5 != 0;
+        config.protocol = protocol;
+        config.selcc.takeover = seed % 3 != 0;
+        config.selcc.forwarding = seed % 5 != 0;
         let witness = world(config, Witness::default());
         commits += witness.commits.load(Ordering::Relaxed);
         refusals += witness.refusals.load(Ordering::Relaxed);
@@ -289,7 +289,7 @@ fn transactions_without_locks_are_noticed() {
 fn threads_on_shared_memory_lose_nothing_either() {
     for protocol in Protocol::ALL {
         let mut config = small(3, 2, 16, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let cluster = Embedded::start(config).expect("a configuration");
         let witness = Arc::new(Witness::default());
         let theirs = witness.clone();

@@ -17,6 +17,7 @@ mod measured;
 mod processes;
 mod rdma;
 mod scenarios;
+mod settings_page;
 #[cfg(feature = "processes")]
 mod sockets;
 mod switches;

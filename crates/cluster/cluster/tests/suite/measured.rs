@@ -7,6 +7,7 @@ use std::time::Duration;
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{ClusterConfig, Simulated};
 use latchwork_coherence::{AccessMode, CoherentMemory, LineLocks, LockOutcome, Need};
+use latchwork_selcc::LatchCount;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -89,7 +90,7 @@ fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
         memory_bytes: 32 << 20,
         ..ClusterConfig::default()
     };
-    config.node.takeover = takeover;
+    config.selcc.takeover = takeover;
     let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
     let lines: Rc<RefCell<Vec<_>>> = Rc::default();
     let took = cluster.run(LIMIT, move |member| {
@@ -127,7 +128,7 @@ fn write_to_shared(sharers: usize, takeover: bool, upgrade: bool) -> Duration {
         }
     });
     let nodes = cluster.counters();
-    assert_eq!(nodes.takeovers, if takeover { u64::from(LINES) } else { 0 });
+    assert_eq!(LatchCount::Takeovers.of(&nodes), if takeover { u64::from(LINES) } else { 0 });
     took.expect("no worker fails")[0]
 }
 
@@ -156,7 +157,7 @@ fn contended(lines: usize, writes: u64, takeover: bool) -> (u64, Duration) {
         memory_bytes: 32 << 20,
         ..ClusterConfig::default()
     };
-    config.node.takeover = takeover;
+    config.selcc.takeover = takeover;
     let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");
     let all: Rc<RefCell<Vec<_>>> = Rc::default();
     let done = cluster.run(LIMIT, move |member| {

@@ -33,7 +33,7 @@ fn threads_on_rdma_devices_lose_no_write() {
         let (nodes, workers, frames, lines, inbox) = shape;
         let load = Load { lines, operations: 100, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(nodes, workers, frames, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let Some(fabric) = devices(inbox) else { return };
         let cluster = Embedded::start_on(config, fabric).expect("a configuration");
         let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");

@@ -28,7 +28,7 @@ fn threads_over_sockets_lose_no_write() {
         let (nodes, workers, frames, lines, inbox) = shape;
         let load = Load { lines, operations: 300, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(nodes, workers, frames, 1);
-        config.policy = protocol.policy();
+        config.protocol = protocol;
         let cluster = Embedded::start_on(config, loopback(inbox)).expect("a configuration");
         let counts = cluster.run(|member| hammer(member, load)).expect("no worker fails");
         let reads = cluster

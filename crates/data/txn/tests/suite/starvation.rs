@@ -108,7 +108,7 @@ impl Shape {
             seed: 7,
             ..ClusterConfig::default()
         };
-        config.policy = self.protocol.policy();
+        config.protocol = self.protocol;
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
         let world = Rc::new(World {
             shape: self.clone(),

@@ -109,8 +109,8 @@ impl ClusterFlags {
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.policy = self.protocol.policy();
-        self.settings.apply(&mut config.node)?;
+        config.protocol = self.protocol;
+        self.settings.apply(&mut config)?;
         config.memory_bytes = match self.memory_mb {
             Some(mib) => mib * MIB,
             None => memory_bytes(&config),
@@ -187,7 +187,7 @@ impl ClusterFlags {
             many(config.compute_nodes, "compute node"),
             many(config.workers, "worker"),
             many(config.memory_nodes, "memory node"),
-            config.policy.name,
+            config.protocol.name(),
             config.cache_bytes as f64 / MIB as f64,
             config.line_size,
         )
@@ -196,7 +196,7 @@ impl ClusterFlags {
     /// The configuration for a result document, with the settings of the protocol.
     pub fn describe(config: &ClusterConfig) -> BTreeMap<String, Value> {
         let cluster = json!({
-            "protocol": config.policy.name,
+            "protocol": config.protocol.name(),
             "compute_nodes": config.compute_nodes,
             "memory_nodes": config.memory_nodes,
             "threads": config.workers,
@@ -208,7 +208,7 @@ impl ClusterFlags {
             "prefault": config.prefault,
             "gcl_size": config.line_size,
             "seed": config.seed,
-            "settings": SettingFlags::describe(&config.node),
+            "settings": SettingFlags::describe(config),
         });
         match cluster {
             Value::Object(map) => map.into_iter().collect(),

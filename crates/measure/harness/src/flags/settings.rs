@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::ClusterConfig;
 use serde_json::Value;
 
 use crate::error::FlagError;
 
 const HEADING: &str = "Settings: Protocol";
 
-/// The settings of the protocol that a user gave. Each entry of [`NodeSettings::TABLE`] is a
+/// The settings of the protocol that a user gave. Each entry of [`ClusterConfig::settings`] is a
 /// setting with the same name. To [`clap`] a setting is a hidden flag. [`config`](crate::config)
 /// turns `--set NAME=VALUE` into this flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub struct SettingFlags {
 }
 
 impl SettingFlags {
-    /// Sets the given values in `settings`.
+    /// Sets the given values in `config`.
     ///
     /// # Errors
     /// A value that is not valid. [`clap`] has refused such values before.
-    pub fn apply(&self, settings: &mut NodeSettings) -> Result<(), FlagError> {
+    pub fn apply(&self, config: &mut ClusterConfig) -> Result<(), FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
-            settings.set(name, text).map_err(|error| FlagError(format!("--set {error}")))
+            config.set(name, text).map_err(|error| FlagError(format!("--set {error}")))
         })
     }
 
@@ -36,23 +36,25 @@ impl SettingFlags {
     }
 
     /// All settings by name, for a result document.
-    pub fn describe(settings: &NodeSettings) -> BTreeMap<String, Value> {
-        let named = |setting: &latchwork_engine::Setting| {
-            (setting.name.to_owned(), Value::from(setting.value(settings)))
-        };
-        NodeSettings::TABLE.iter().map(named).collect()
+    pub fn describe(config: &ClusterConfig) -> BTreeMap<String, Value> {
+        let names = ClusterConfig::settings().into_iter().map(|setting| setting.name);
+        names.map(|name| (name.to_owned(), Value::from(config.setting(name)))).collect()
     }
 }
 
 impl Args for SettingFlags {
     fn augment_args(command: Command) -> Command {
-        let default = NodeSettings::default();
-        NodeSettings::TABLE.iter().fold(command, |command, setting| {
-            let parse = move |text: &str| match NodeSettings::default().set(setting.name, text) {
+        let default = ClusterConfig::default();
+        ClusterConfig::settings().into_iter().fold(command, |command, setting| {
+            let parse = move |text: &str| match ClusterConfig::default().set(setting.name, text) {
                 Ok(()) => Ok(text.to_owned()),
                 Err(_) => Err(format!("use {}", (setting.expected)())),
             };
-            let help = format!("{} [default: {}]", setting.help, setting.value(&default));
+            let help = format!(
+                "{} [default: {}]",
+                setting.help,
+                default.setting(setting.name).unwrap_or_default()
+            );
             let arg = Arg::new(setting.name)
                 .long(setting.name)
                 .value_name("VALUE")
@@ -78,7 +80,7 @@ impl FromArgMatches for SettingFlags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in NodeSettings::TABLE {
+        for setting in ClusterConfig::settings() {
             let given = matches
                 .try_get_one::<String>(setting.name)
                 .map_err(|error| clap::Error::raw(ErrorKind::UnknownArgument, error))?;
@@ -109,17 +111,20 @@ mod tests {
 
     #[test]
     fn every_setting_is_a_flag_that_takes_effect() {
-        for setting in NodeSettings::TABLE {
-            let default = NodeSettings::default();
+        for setting in ClusterConfig::settings() {
+            let default = ClusterConfig::default();
             for text in setting.tries {
                 let flag = format!("--{}", setting.name);
                 let cli = parse(&[&flag, text]).expect("a value to try");
                 assert_eq!(cli.settings.given().collect::<Vec<_>>(), [(setting.name, *text)]);
                 let mut settings = default.clone();
                 cli.settings.apply(&mut settings).expect("checked before");
-                assert_ne!(setting.value(&settings), setting.value(&default), "{flag}");
+                assert_ne!(settings.setting(setting.name), default.setting(setting.name), "{flag}");
                 let described = SettingFlags::describe(&settings);
-                assert_eq!(described[setting.name], setting.value(&settings));
+                assert_eq!(
+                    described[setting.name],
+                    settings.setting(setting.name).expect("in the list")
+                );
             }
         }
         assert!(parse(&[]).expect("no flags").settings.given.is_empty());

@@ -213,7 +213,7 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
-        let mut settings = latchwork_engine::NodeSettings::default();
+        let mut settings = ClusterConfig::default();
         for (name, value) in &self.settings {
             if let Err(error) = settings.set(name, value) {
                 return wrong(&format!("settings.{name}"), error.to_string());
@@ -260,12 +260,12 @@ impl Scenario {
             seed: self.seed,
             ..ClusterConfig::default()
         };
-        config.policy = self.protocol.policy();
+        config.protocol = self.protocol;
         let deadline = Duration::from_micros(self.deadline_us);
         (config.node.deadline, config.pool.deadline) = (deadline, deadline);
         for (name, value) in &self.settings {
             // `check` reports settings that are not valid.
-            let _ = config.node.set(name, value);
+            let _ = config.set(name, value);
         }
         if let Some(plant) = self.plant {
             plant.change(&mut config);

@@ -4,7 +4,7 @@ use latchwork_cluster::ClusterConfig;
 use serde::{Deserialize, Serialize};
 
 /// A seeded bug of a scenario. Some switch a rule of the protocol off. "Rule R2" and "rule R4" are
-/// rules of the word discipline ([`rules`](latchwork_cluster::Policy::rules)). In other seeded
+/// rules of the word discipline (the crate `latchwork-latch`). In other seeded
 /// bugs, a client, the network or a reclaiming node misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,12 +92,12 @@ impl SeededBug {
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
-        let rules = &mut config.policy.rules;
+        let plant = &mut config.selcc.plant;
         match self {
-            SeededBug::NoSettling => rules.settle = false,
-            SeededBug::NoRegisteredWait => rules.registered_wait = false,
-            SeededBug::NoBinding => rules.binding = false,
-            SeededBug::NeverGivesUp => rules.invalidate = false,
+            SeededBug::NoSettling => *plant = Some(|rules| rules.settle = false),
+            SeededBug::NoRegisteredWait => *plant = Some(|rules| rules.registered_wait = false),
+            SeededBug::NoBinding => *plant = Some(|rules| rules.binding = false),
+            SeededBug::NeverGivesUp => *plant = Some(|rules| rules.invalidate = false),
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,
             // The clients, the network, the reclaiming nodes or the R-tree carry out the others.

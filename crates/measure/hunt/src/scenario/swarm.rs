@@ -159,7 +159,7 @@ fn patience(scenario: &Scenario) -> u64 {
     let plan = &scenario.faults;
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
-    match scenario.protocol.policy().rules.invalidate {
+    match scenario.protocol.requests_lines() {
         _ if plan.may_fail_operations() => 10_000,
         true => 20_000 * slow * network,
         false => 1_000_000 * slow * network,

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::ClusterConfig;
 
-/// Settings by name, as [`NodeSettings::set`] takes them.
+/// Settings by name, as [`ClusterConfig::set`] takes them.
 pub type Overrides = BTreeMap<String, String>;
 
 /// Whether drawn worlds vary the settings and the line size.
@@ -31,16 +31,15 @@ impl Vary {
     }
 }
 
-/// The combinations of settings that a hunt tries: each value in
-/// [`Setting::tries`](latchwork_engine::Setting::tries) alone, and each pair of such values of two
-/// settings.
+/// The combinations of settings that a hunt tries: each value in the `tries` of
+/// [`ClusterConfig::settings`] alone, and each pair of such values of two settings.
 pub fn variants() -> Vec<Overrides> {
+    let settings = &ClusterConfig::settings();
     let all = || {
-        let values = |at: usize| NodeSettings::TABLE[at].tries.iter();
-        (0..NodeSettings::TABLE.len()).flat_map(move |at| values(at).map(move |value| (at, *value)))
+        let values = |at: usize| settings[at].tries.iter();
+        (0..settings.len()).flat_map(move |at| values(at).map(move |value| (at, *value)))
     };
-    let entry =
-        |(at, value): (usize, &str)| (NodeSettings::TABLE[at].name.to_owned(), value.to_owned());
+    let entry = |(at, value): (usize, &str)| (settings[at].name.to_owned(), value.to_owned());
     let alone = all().map(|one| Overrides::from([entry(one)]));
     let pairs = all().flat_map(|one| {
         let others = all().filter(move |other| other.0 > one.0);
@@ -67,7 +66,8 @@ mod tests {
     #[test]
     fn worlds_in_a_row_have_every_setting_alone_and_every_pair() {
         let all = variants();
-        let tries: usize = NodeSettings::TABLE.iter().map(|setting| setting.tries.len()).sum();
+        let tries: usize =
+            ClusterConfig::settings().iter().map(|setting| setting.tries.len()).sum();
         assert_eq!(all.iter().filter(|variant| variant.len() == 1).count(), tries);
         assert!(tries >= 2 && all.iter().all(|variant| variant.len() <= 2));
         let worlds = all.len() as u64 * 3 / 2 + 3;
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn every_variant_can_be_set() {
         for variant in variants() {
-            let mut settings = NodeSettings::default();
+            let mut settings = ClusterConfig::default();
             for (name, value) in &variant {
                 settings.set(name, value).expect("a value to try");
             }

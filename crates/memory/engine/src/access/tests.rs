@@ -9,9 +9,12 @@ use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_verbs::ComputeNodeId;
 
-use super::{Attempt, End, LineAccess, Waiting, Worker};
+use super::Worker;
+use super::waiting::Waiting;
+use crate::lines::{Attempt, End, Node};
 use crate::node::CoherenceNode;
 use crate::testing::Alone;
+use crate::waiters::LineAccess;
 use crate::{NodeParts, NodeSettings};
 
 /// Bug: an access that has ended removes the waiter of another access. Mechanism:
@@ -48,19 +51,18 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
         let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
         let node = CoherenceNode::new(parts, Alone);
         let inbox = fabric.inbox(id).expect("the node's");
-        let worker = Worker::start(&node, port, inbox, &handle);
-        let inner = &worker.inner;
+        let worker = Worker::start(&Node::of(&node), port, inbox, &handle);
         let addr = node.allocator().allocate(worker.port(), &handle).await.expect("room");
         let asked = |mode| {
             let access = LineAccess::patient(Need { addr, mode });
-            match inner.attempt(access, true, Waker::noop()) {
+            match worker.lines().attempt(access, true, Waker::noop()) {
                 Ok(Attempt::Asked(id)) => id,
                 _ => panic!("the line is not here in this mode"),
             }
         };
 
         let first = asked(AccessMode::Shared);
-        let waiting = Waiting::new(inner, addr, first);
+        let waiting = Waiting::new(&worker, addr, first);
         let mut context = Context::from_waker(Waker::noop());
         let frame = loop {
             match waiting.poll(&mut context) {
@@ -70,7 +72,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             }
         };
         drop(worker.ticket(addr, frame));
-        assert_eq!(node.lines_in_flight(), 0, "the record is over");
+        assert_eq!(node.records.len(), 0, "the record is over");
         let second = asked(AccessMode::Exclusive);
         assert_eq!(first, second, "the new record counts from zero, too");
         drop(waiting);
@@ -79,7 +81,7 @@ fn an_access_that_has_ended_has_no_part_in_the_next_record() {
             records.get(&addr).map_or(0, |record| record.local.waiters.len())
         };
         assert_eq!(waiters(addr), 1, "the second access still waits");
-        let waiting = Waiting::new(inner, addr, second);
+        let waiting = Waiting::new(&worker, addr, second);
         while waiting.poll(&mut context).is_pending() {
             handle.yield_now().await;
         }

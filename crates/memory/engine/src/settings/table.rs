@@ -1,13 +1,7 @@
-//! The settings by name: one list from which programs make flags, scenarios make keys, and
+//! The settings by name: tables from which programs make flags, scenarios make keys, and
 //! experiments make loops.
 
 use std::fmt;
-use std::time::Duration;
-
-use thiserror::Error;
-
-use super::value::Value;
-use super::{NodeSettings, Release, ReplacementChoice, Resend};
 
 /// One setting with its name.
 pub struct Setting {
@@ -20,8 +14,9 @@ pub struct Setting {
     /// Values besides the default under which all guarantees must hold, too: the other position of
     /// a switch, the extremes of a number. Empty where no other value is tried.
     pub tries: &'static [&'static str],
-    get: fn(&NodeSettings) -> String,
-    set: fn(&mut NodeSettings, &str) -> bool,
+    /// In a list of all settings this setting and the next ones of its table stand behind the
+    /// setting of this name. `None`: behind the one before it in its table.
+    pub behind: Option<&'static str>,
 }
 
 impl fmt::Debug for Setting {
@@ -30,189 +25,87 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Why a setting cannot be set.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum SettingError {
-    /// No setting has this name.
-    #[error("there is no setting {name}: {known} are possible")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The names of all settings.
-        known: String,
-    },
-    /// The setting cannot have this value.
-    #[error("{name} cannot be {given:?}: use {expected}")]
-    Value {
-        /// The setting.
-        name: &'static str,
-        /// The given value.
-        given: String,
-        /// The possible values.
-        expected: String,
-    },
+/// Settings that users change by name. [`settings!`](crate::settings) implements this trait.
+pub trait NamedSettings {
+    /// The settings that a user may change.
+    fn table(&self) -> &'static [Setting];
+
+    /// The value of the setting of this name, as text that [`set`](NamedSettings::set) takes.
+    /// `None`: the table has no such setting.
+    fn value(&self, name: &str) -> Option<String>;
+
+    /// Sets the setting of this name to the value of `text`. Returns whether the setting can have
+    /// this value. `None`: the table has no such setting.
+    fn set(&mut self, name: &str, text: &str) -> Option<bool>;
 }
 
-/// `name: field of Type [least], help, tries`.
-macro_rules! setting {
-    ($name:literal: $field:ident of $type:ty $([$least:literal])?, $help:literal, [$($try:literal),*]) => {{
-        const LEAST: u64 = 0 $(+ $least)?;
-        Setting {
-            name: $name,
-            help: $help,
-            expected: || <$type as Value>::expected(LEAST),
-            tries: &[$($try),*],
-            get: |settings| settings.$field.show(),
-            set: |settings, text| {
-                let value = <$type as Value>::parse(text, LEAST);
-                let is_one = value.is_some();
-                value.into_iter().for_each(|value| settings.$field = value);
-                is_one
-            },
+/// Declares a type of settings with its defaults and its table of names. A protocol brings its own
+/// settings in this way. Each entry has this form, with a comma or a semicolon where one stands
+/// here:
+///
+/// ```text
+/// /// documentation
+/// field: Type = default, "name" [least] behind "other" "help" ["a value to try"];
+/// ```
+///
+/// `[least]` is the lower bound of a number, or of a time in nanoseconds. `behind` is as in
+/// [`Setting::behind`]. Fields without a name follow `@unnamed`; users do not set them.
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$doc:meta])* $of:ident
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr, $name:literal
+            $([$least:literal])? $(behind $behind:literal)? $help:literal [$($try:literal),*];)*
+        @unnamed
+        $($(#[$hidden_doc:meta])* $hidden:ident: $hidden_type:ty = $hidden_default:expr;)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $of {
+            $($(#[$field_doc])* pub $field: $type,)*
+            $($(#[$hidden_doc])* pub $hidden: $hidden_type,)*
         }
-    }};
-}
 
-impl NodeSettings {
-    /// All settings that a user may change, by name.
-    pub const TABLE: &'static [Setting] = &[
-        setting!("deadline": deadline of Duration [1],
-            "How long an access waits for a line before it fails", []),
-        setting!("lapse": lapse of Duration,
-            "How long local code may keep a line from a node that asked for it, before reservations lapse", ["0"]),
-        setting!("lease": lease of Option<u32>,
-            "Waiting local accesses (reads / workers + writes) that come before a node that asked for the line (SELCC 5.3.1)", ["0", "inf"]),
-        setting!("resend": resend of Resend,
-            "How pauses go on with every refusal: growing (doubled), or shrinking, C x RTT / N (SELCC 5.1.2)", ["growing"]),
-        setting!("resend-factor": resend_factor of u32 [1],
-            "C of shrinking pauses (SELCC 5.1.2)", []),
-        setting!("round-trip": round_trip of Duration [1],
-            "RTT of shrinking pauses: of an atomic (SELCC 5.1.2)", []),
-        setting!("pause": pause of Duration [1],
-            "The shortest pause after a refusal", []),
-        setting!("pause-max": pause_max of Duration [1],
-            "The longest pause", []),
-        setting!("aging": aging of bool,
-            "Refusals raise priorities, and the highest is served first (SELCC 5.3.2)", ["off"]),
-        setting!("spin-windows": spin_windows of bool,
-            "Readers that gave a line up for a refused writer hold off for a while (SELCC 5.3.2)", ["off"]),
-        setting!("priority-matching": priority_matching of bool,
-            "A starved writer keeps its line from readers of lower priority (SELCC 5.3.2)", ["off"]),
-        setting!("starved-at": starved_at of u8 [1],
-            "A writer that was refused so often is starved (SELCC 5.3.2)", ["1"]),
-        setting!("hold-off": hold_off of Duration,
-            "How long readers hold off for each step of the writer's priority (SELCC 5.3.2), or a node that released a line for others at the first step, doubled with each", []),
-        setting!("hold-off-max": hold_off_max of Duration,
-            "The longest time that they hold off", []),
-        setting!("serve-interval": serve_interval of Duration [1],
-            "How often requests that local code keeps waiting are tried again by a worker with nothing else to do", []),
-        setting!("evict-share": evict_share of usize [1],
-            "Eviction keeps one frame in this many free, and at most eight times evict-batch (SELCC 5.2.1)", []),
-        setting!("evict-batch": evict_batch of usize [1],
-            "Lines that one sweep evicts at most, ahead of need; 1: one at a time, when an access needs the frame (SELCC 5.2.1)", ["1"]),
-        setting!("replacement": replacement of ReplacementChoice,
-            "How lines are chosen that leave the cache: by epochs of last use (ScaleStore 4.1) or by exact order (SELCC 5.2)", ["lru"]),
-        setting!("evict-sample": evict_sample of usize [1],
-            "Frames that replacement by epochs looks at for each that is wanted, and 16 at least (ScaleStore 4.2)", ["32"]),
-        setting!("epoch-share": epoch_share of usize [1],
-            "A new epoch of replacement begins when one frame in this many was replaced (ScaleStore 4.1)", []),
-        setting!("write-back-ring": write_back_ring of usize,
-            "Evicted lines that a worker writes back to one memory node at a time while their frames are free already; 0: none (SELCC 5.2.1)", ["0", "1"]),
-        setting!("lock-share": lock_share of usize [1],
-            "Transactions lock one frame in this many at most", []),
-        setting!("dirty-bounds": dirty_bounds of bool,
-            "Only what changed of a line is written back (SELCC 5.2.2)", ["off"]),
-        setting!("forwarding": forwarding of bool,
-            "An exclusive holder that is asked hands the line over; off: it writes back and releases (SELCC 4.4.1)", ["off"]),
-        setting!("release": release of Release,
-            "lazy: lines stay until they are asked for; adaptive: those go early that others keep taking away", ["adaptive"]),
-        setting!("linger": linger of usize,
-            "With adaptive release, lines that a worker obtained last and does not give back yet", ["0"]),
-        setting!("takeover": takeover of bool,
-            "Whether a writer takes shared lines over with one operation, by pledges, instead of a release of each sharer (SELCC 4.4.3)", ["off"]),
-        setting!("gaps-max": gaps_max of usize [1],
-            "Messages of one worker that may be overtaken and still count", []),
-    ];
-
-    /// The setting of this name.
-    pub fn named(name: &str) -> Option<&'static Setting> {
-        Self::TABLE.iter().find(|setting| setting.name == name)
-    }
-
-    /// Sets the setting of this name to the value of `text`.
-    ///
-    /// # Errors
-    /// One line, when no such setting exists or the setting cannot have this value.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
-        let Some(setting) = Self::named(name) else {
-            let known: Vec<_> = Self::TABLE.iter().map(|setting| setting.name).collect();
-            return Err(SettingError::Unknown { name: name.to_owned(), known: known.join(", ") });
-        };
-        if (setting.set)(self, text) {
-            return Ok(());
-        }
-        let (given, expected) = (text.to_owned(), (setting.expected)());
-        Err(SettingError::Value { name: setting.name, given, expected })
-    }
-}
-
-impl Setting {
-    /// The value of the setting in `settings`, as text that [`NodeSettings::set`] takes.
-    pub fn value(&self, settings: &NodeSettings) -> String {
-        (self.get)(settings)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fields that users do not set.
-    const NOT_BY_NAME: [&str; 3] = ["costs", "drops_repeats", "heeds_the_gone"];
-
-    #[test]
-    fn every_field_has_a_name() {
-        let shown = format!("{:#?}", NodeSettings::default());
-        let field = |line: &str| {
-            line.strip_prefix("    ")?.split_once(':').map(|(name, _)| name.to_owned())
-        };
-        let mut fields: Vec<_> =
-            shown.lines().filter_map(field).filter(|name| !name.starts_with(' ')).collect();
-        fields.retain(|name| !NOT_BY_NAME.contains(&name.as_str()));
-        let names: Vec<_> =
-            NodeSettings::TABLE.iter().map(|setting| setting.name.replace('-', "_")).collect();
-        assert_eq!(names, fields, "the table has the fields of Settings, in their order");
-    }
-
-    #[test]
-    fn values_come_back_and_change_one_field_each() {
-        let default = NodeSettings::default();
-        for setting in NodeSettings::TABLE {
-            let mut same = default.clone();
-            same.set(setting.name, &setting.value(&default)).expect("its own default");
-            assert_eq!(format!("{same:?}"), format!("{default:?}"), "{}", setting.name);
-            for text in setting.tries {
-                let mut other = default.clone();
-                other.set(setting.name, text).expect("a value to try");
-                assert_ne!(setting.value(&other), setting.value(&default), "{}", setting.name);
-                other.set(setting.name, &setting.value(&default)).expect("its default");
-                assert_eq!(format!("{other:?}"), format!("{default:?}"), "{}", setting.name);
+        impl Default for $of {
+            fn default() -> Self {
+                $of { $($field: $default,)* $($hidden: $hidden_default,)* }
             }
         }
-    }
 
-    #[test]
-    fn what_cannot_be_is_one_line_with_what_would_do() {
-        let mut settings = NodeSettings::default();
-        let line = settings.set("pauses", "2us").unwrap_err().to_string();
-        assert!(line.contains("pauses") && line.contains("pause-max"), "{line}");
-        for (name, text, would_do) in
-            [("pause", "2d", "20us"), ("evict-batch", "0", "from 1"), ("deadline", "0", "from 1ns")]
-        {
-            let line = settings.set(name, text).unwrap_err().to_string();
-            assert!(line.contains(name) && !line.contains('\n'), "{line}");
-            assert!(line.contains(would_do), "{line}");
+        impl $of {
+            /// The settings that a user may change, by name.
+            pub const TABLE: &'static [$crate::Setting] = &[$($crate::Setting {
+                name: $name,
+                help: $help,
+                expected: || <$type as $crate::SettingValue>::expected(0 $(+ $least)?),
+                tries: &[$($try),*],
+                behind: [$(Some($behind),)? None][0],
+            }),*];
         }
-        assert_eq!(format!("{settings:?}"), format!("{:?}", NodeSettings::default()));
-    }
+
+        impl $crate::NamedSettings for $of {
+            fn table(&self) -> &'static [$crate::Setting] {
+                Self::TABLE
+            }
+
+            fn value(&self, name: &str) -> Option<String> {
+                match name {
+                    $($name => Some($crate::SettingValue::show(&self.$field)),)*
+                    _ => None,
+                }
+            }
+
+            fn set(&mut self, name: &str, text: &str) -> Option<bool> {
+                match name {
+                    $($name => {
+                        let value = $crate::SettingValue::parse(text, 0 $(+ $least)?);
+                        let is_one = value.is_some();
+                        value.into_iter().for_each(|value| self.$field = value);
+                        Some(is_one)
+                    })*
+                    _ => None,
+                }
+            }
+        }
+    };
 }

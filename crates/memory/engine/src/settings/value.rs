@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Release, ReplacementChoice, Resend};
+use super::{Release, ReplacementChoice};
 
 /// A type of settings. `least` is the lower bound of types with an order: a number, or nanoseconds.
-pub(super) trait Value: Sized {
+pub trait SettingValue: Sized {
     /// Reads the value of `text`.
     fn parse(text: &str, least: u64) -> Option<Self>;
     /// The shortest text of this value.
@@ -16,7 +16,7 @@ pub(super) trait Value: Sized {
 
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-impl Value for Duration {
+impl SettingValue for Duration {
     fn parse(text: &str, least: u64) -> Option<Self> {
         latchwork_units::time(text, latchwork_units::TimeUnit::Seconds)
             .filter(|duration| duration.as_nanos() >= u128::from(least))
@@ -37,7 +37,7 @@ impl Value for Duration {
     }
 }
 
-impl Value for bool {
+impl SettingValue for bool {
     fn parse(text: &str, _least: u64) -> Option<Self> {
         match text {
             "on" | "true" => Some(true),
@@ -55,29 +55,9 @@ impl Value for bool {
     }
 }
 
-impl Value for ReplacementChoice {
-    fn parse(text: &str, _least: u64) -> Option<Self> {
-        [ReplacementChoice::Epoch, ReplacementChoice::Lru]
-            .into_iter()
-            .find(|one| one.show() == text)
-    }
-
-    fn show(&self) -> String {
-        match self {
-            ReplacementChoice::Epoch => "epoch",
-            ReplacementChoice::Lru => "lru",
-        }
-        .to_owned()
-    }
-
-    fn expected(_least: u64) -> String {
-        "epoch or lru".to_owned()
-    }
-}
-
 macro_rules! whole_numbers {
     ($($number:ty),*) => {
-        $(impl Value for $number {
+        $(impl SettingValue for $number {
             fn parse(text: &str, least: u64) -> Option<Self> {
                 text.parse().ok().filter(|number| *number as u64 >= least)
             }
@@ -100,10 +80,11 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u8, u32, usize);
 
-/// Types with a few words as their values.
-macro_rules! words {
+/// Implements [`SettingValue`] for enums of a few words.
+#[macro_export]
+macro_rules! setting_words {
     ($($of:ty: $($value:ident $word:literal),+;)*) => {
-        $(impl Value for $of {
+        $(impl $crate::SettingValue for $of {
             fn parse(text: &str, _least: u64) -> Option<Self> {
                 match text {
                     $($word => Some(<$of>::$value),)+
@@ -125,19 +106,19 @@ macro_rules! words {
     };
 }
 
-words! {
+crate::setting_words! {
     Release: Lazy "lazy", Adaptive "adaptive";
-    Resend: Growing "growing", Shrinking "shrinking";
+    ReplacementChoice: Epoch "epoch", Lru "lru";
 }
 
 /// An optional bound.
-impl<T: Value> Value for Option<T> {
+impl<T: SettingValue> SettingValue for Option<T> {
     fn parse(text: &str, least: u64) -> Option<Self> {
         if text == "inf" { Some(None) } else { T::parse(text, least).map(Some) }
     }
 
     fn show(&self) -> String {
-        self.as_ref().map_or_else(|| "inf".to_owned(), Value::show)
+        self.as_ref().map_or_else(|| "inf".to_owned(), SettingValue::show)
     }
 
     fn expected(least: u64) -> String {

@@ -15,9 +15,12 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use super::Worker;
 use crate::alarms::Alarm;
+use crate::inner::{Inner, Kept};
+use crate::lines::Node;
 use crate::node::CoherenceNode;
 use crate::poller::{COVER_INTERVAL, Pump};
 use crate::testing::Alone;
+use crate::worker_core::Role;
 use crate::{NodeParts, NodeSettings, handler_cover};
 
 /// Longer than any step takes here, on any machine.
@@ -30,17 +33,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn a_handler_leaves_alarms_to_workers_that_are_awake_and_no_longer() {
     on_a_node(quiet(), async |node, start, _| {
         let handler = start(true);
-        let handle = handler.inner.core.handle.clone();
-        let look = || handler.inner.next_alarm();
+        let handle = handler.core.handle.clone();
+        let look = || handler.next_alarm();
         assert_eq!(node.workers(), 0, "a handler is no worker");
 
         assert_eq!(look(), None);
         let at = handle.now();
-        node.timers.set(at, GlobalAddr::from_bits(4096), Alarm::Retry);
+        node.timers.set(at, GlobalAddr::from_bits(4096), Alarm::Protocol(0));
         assert_eq!(look(), Some(at), "nobody else is there");
         let worker = start(false);
         assert_eq!(look(), Some(at.max(handle.sweep_time() + COVER_INTERVAL)));
-        assert_eq!(worker.inner.next_alarm(), Some(at), "its own");
+        assert_eq!(worker.next_alarm(), Some(at), "its own");
 
         let pump = pump_of(&worker);
         assert!(pump.may_park());
@@ -61,7 +64,7 @@ fn a_handler_polls_beside_workers_whose_cores_others_want_and_no_longer() {
         let handler = start(true);
         let pump = pump_of(&handler);
         let _worker = start(false);
-        let now = handler.inner.core.handle.sweep_time();
+        let now = handler.core.handle.sweep_time();
         assert_eq!(pump.next_deadline(), None, "the worker polls");
         node.cover(now, now + 5 * handler_cover::INTERVAL);
         assert!(!pump.may_park(), "the deadline that it gave is without the cover");
@@ -84,7 +87,7 @@ fn an_alarm_that_is_set_after_the_handler_gave_its_deadline_keeps_it_from_parkin
         let handler = start(true);
         let pump = pump_of(&handler);
         assert_eq!(pump.next_deadline(), None);
-        node.timers.set(handle.now(), GlobalAddr::from_bits(4096), Alarm::Retry);
+        node.timers.set(handle.now(), GlobalAddr::from_bits(4096), Alarm::Protocol(0));
         assert!(!pump.may_park(), "the deadline that it gave is without the alarm");
         assert!(pump.next_deadline().is_some());
         assert!(pump.may_park(), "it sleeps until the alarm");
@@ -175,7 +178,10 @@ fn a_worker_that_leaves_waits_for_its_finishers() {
             timer.await;
             ends.set(true);
         }));
-        start(false).leave().await.expect("nothing is in flight");
+        let inner = start(false);
+        let worker = Worker { core: inner.core.clone() };
+        worker.core.lines.replace(Some(inner));
+        worker.leave().await.expect("nothing is in flight");
         assert!(ended.get(), "it left before its finisher had ended");
     });
 }
@@ -185,15 +191,15 @@ fn quiet() -> ExecutorConfig {
     ExecutorConfig { yield_limit: Duration::MAX, ..ExecutorConfig::default() }
 }
 
-fn pump_of(worker: &Worker<Alone>) -> Pump<Alone> {
-    Pump { inner: Rc::downgrade(&worker.inner), kept: Rc::default() }
+fn pump_of(worker: &Rc<Inner<Alone>>) -> Pump<Alone> {
+    Pump { inner: Rc::downgrade(worker), kept: Rc::default() }
 }
 
 /// Runs `body` with a new node, a function that starts a handler (`true`) or a worker of the node,
 /// and their executor.
 fn on_a_node(
     config: ExecutorConfig,
-    body: impl AsyncFnOnce(&Arc<CoherenceNode<Alone>>, &dyn Fn(bool) -> Worker<Alone>, &Handle),
+    body: impl AsyncFnOnce(&Arc<CoherenceNode<Alone>>, &dyn Fn(bool) -> Rc<Inner<Alone>>, &Handle),
 ) {
     let fabric = AnyFabric::from(latchwork_verbs_shm::ShmFabric::default());
     let bytes = 1 << 20;
@@ -215,13 +221,15 @@ fn on_a_node(
         let settings = NodeSettings::default();
         let parts = NodeParts { id, cache, arena, geometry, allocator, epochs, settings };
         let node = CoherenceNode::new(parts, Alone);
+        let of = Node::of(&node);
         let start = |handles| {
             let port = Port::new(&fabric, id, &handle).expect("a port");
             let inbox = fabric.inbox(id).expect("the node's");
-            match handles {
-                true => Worker::start_handler(&node, port, inbox, &handle),
-                false => Worker::start(&node, port, inbox, &handle),
-            }
+            let role = if handles { Role::Handler } else { Role::Worker };
+            let kept = Rc::new(Kept::default());
+            let inner = Inner::new(role, (&of, &node), port, inbox, &handle, &kept);
+            handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner), kept }));
+            inner
         };
         body(&node, &start, &handle).await;
     });

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use latchwork_selcc::LatchCount;
+
 use crate::fairness::world::Does::{Reads, Writes};
 use crate::fairness::world::{Outcome, World};
 
@@ -38,10 +40,13 @@ fn a_writer_gets_through_readers_that_hold_off() {
     let alone = one_writer().with("spin-windows", "off").with("priority-matching", "off").run();
     assert!(alone.writer() <= 8, "{alone:?}");
     assert!(alone.longest[READERS] > Duration::from_millis(4), "starved to the end: {alone:?}");
-    assert_eq!(alone.counters.holdoffs, 0);
+    assert_eq!(LatchCount::HoldOffs.of(&alone.counters), 0);
 
     let windows = one_writer().with("priority-matching", "off").run();
-    assert!(windows.counters.holdoffs > 100 && windows.counters.refused_by_priority == 0);
+    assert!(
+        LatchCount::HoldOffs.of(&windows.counters) > 100
+            && LatchCount::RefusedByPriority.of(&windows.counters) == 0
+    );
     assert!(windows.writer() > 100 * alone.writer(), "{windows:?}");
     assert!(windows.longest[READERS] < Duration::from_micros(200), "{windows:?}");
     assert!(3 * windows.writer() < 2 * windows.reader(), "far less than a reader: {windows:?}");
@@ -53,7 +58,7 @@ fn a_writer_gets_through_readers_that_hold_off() {
 fn a_starved_writer_keeps_up_with_the_readers() {
     let windows = one_writer().with("priority-matching", "off").run();
     let matched = one_writer().run();
-    assert!(matched.counters.refused_by_priority > 100, "{matched:?}");
+    assert!(LatchCount::RefusedByPriority.of(&matched.counters) > 100, "{matched:?}");
     let share = |end: &Outcome| end.writer() as f64 / end.reader() as f64;
     assert!(share(&matched) > 1.3 * share(&windows) && share(&matched) > 0.5, "{matched:?}");
     assert!(matched.longest[READERS] < Duration::from_micros(200), "{matched:?}");
@@ -76,7 +81,10 @@ fn pauses_that_shrink_end_the_longest_waits() {
 #[test]
 fn without_aging_no_node_counts_as_starved() {
     let end = one_writer().with("aging", "off").run();
-    assert_eq!((end.counters.holdoffs, end.counters.refused_by_priority), (0, 0));
+    assert_eq!(
+        (LatchCount::HoldOffs.of(&end.counters), LatchCount::RefusedByPriority.of(&end.counters)),
+        (0, 0)
+    );
     assert!(end.writer() <= 8, "{end:?}");
 }
 
@@ -84,7 +92,10 @@ fn without_aging_no_node_counts_as_starved() {
 /// writer is never refused eight times in a row.
 #[test]
 fn a_node_that_was_refused_less_often_is_not_starved() {
-    let refused = |often| one_writer().with("starved-at", often).run().counters.refused_by_priority;
+    let refused = |often| {
+        let end = one_writer().with("starved-at", often).run();
+        LatchCount::RefusedByPriority.of(&end.counters)
+    };
     assert!(refused("2") > 100);
     assert_eq!(refused("8"), 0);
 }
@@ -96,7 +107,10 @@ fn a_writer_that_takes_over_is_not_starved() {
     let [alone, all] = ["off", "on"]
         .map(|on| with_takeover().with("spin-windows", on).with("priority-matching", on).run());
     for end in [alone, all] {
-        assert!(end.counters.takeovers > 0 && end.writer() * 10 > end.reader() * 9, "{end:?}");
+        assert!(
+            LatchCount::Takeovers.of(&end.counters) > 0 && end.writer() * 10 > end.reader() * 9,
+            "{end:?}"
+        );
         assert!(end.longest[READERS] < Duration::from_micros(200), "{end:?}");
     }
 }

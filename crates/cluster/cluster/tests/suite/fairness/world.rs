@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, Member, Simulated};
 use latchwork_coherence::CoherentMemory;
-use latchwork_engine::{Counters, NodeSettings};
+use latchwork_engine::Counters;
 use latchwork_memnode::ObjectKind;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::{NicProfile, SimConfig};
@@ -26,7 +26,7 @@ pub(crate) struct World {
     /// The profile of the NICs.
     pub(crate) nic: &'static str,
     pub(crate) seed: u64,
-    pub(crate) settings: NodeSettings,
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 /// The result of a world.
@@ -53,7 +53,7 @@ impl Outcome {
 
 impl World {
     pub(crate) fn of(nodes: &[Does], workers: usize) -> World {
-        let (nodes, settings) = (nodes.to_vec(), NodeSettings::default());
+        let (nodes, settings) = (nodes.to_vec(), Vec::new());
         World {
             nodes,
             workers,
@@ -66,20 +66,22 @@ impl World {
 
     /// The world with this setting.
     pub(crate) fn with(mut self, name: &str, value: &str) -> World {
-        self.settings.set(name, value).expect("a setting");
+        self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
     pub(crate) fn run(&self) -> Outcome {
-        let config = ClusterConfig {
+        let mut config = ClusterConfig {
             compute_nodes: self.nodes.len(),
             workers: self.workers,
             cache_bytes: 1 << 20,
             memory_bytes: 32 << 20,
             seed: self.seed,
-            node: self.settings.clone(),
             ..ClusterConfig::default()
         };
+        for (name, value) in &self.settings {
+            config.set(name, value).expect("a setting");
+        }
         let profile = NicProfile::named(self.nic).expect("it comes with the crate");
         let cluster =
             Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");

@@ -4,6 +4,7 @@
 use latchwork_cache::Ownership;
 use latchwork_coherence::{AccessMode, Upgrade};
 use latchwork_latch::{Answer, LatchWord, WordOp};
+use latchwork_selcc::LatchCount;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -38,7 +39,7 @@ fn cutting<T>(
 }
 
 fn looks(stage: &Stage) -> u64 {
-    stage.cluster.counters().inspections
+    LatchCount::Inspections.of(&stage.cluster.counters())
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_line_is_released_that_was_held_when_the_last_access_was_dropped() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         config.node.costs = Some(CpuCosts { latch_hold: HOLD, ..CpuCosts::default() });
-        config.policy = latchwork_cluster::Protocol::Sel.policy();
+        config.protocol = latchwork_cluster::Protocol::Sel;
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();

@@ -11,7 +11,7 @@ use crate::scenarios::stage::*;
 /// line.
 fn first_of_two(seed: u64, aging: bool) -> usize {
     let mut config = small(3, 1, 16, seed);
-    config.node.aging = aging;
+    config.selcc.aging = aging;
     let stage = Stage::on(config);
     let line = stage.line();
     stage.write(A, line, 1);

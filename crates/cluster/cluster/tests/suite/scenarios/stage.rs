@@ -56,7 +56,7 @@ impl Stage {
     /// Like [`Stage::new`], but without takeover: sharers release their copies for a writer.
     pub(crate) fn releasing(nodes: usize, seed: u64) -> Stage {
         let mut config = small(nodes, 1, 16, seed);
-        config.node.takeover = false;
+        config.selcc.takeover = false;
         Stage::on(config)
     }
 
@@ -129,7 +129,7 @@ impl Stage {
     }
 
     fn takeover(&self) -> bool {
-        self.cluster.config().node.takeover
+        self.cluster.config().selcc.takeover
     }
 
     // ---- events ---------------------------------------------------------------------------------

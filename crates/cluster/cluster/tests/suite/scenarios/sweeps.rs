@@ -21,9 +21,9 @@ fn a_hold_off_is_over_for_a_worker_with_a_sweep_that_began_before_its_end() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
         // The hold-off is doubled once, because the writer is refused once.
-        (config.node.hold_off, config.node.hold_off_max) = (HOLD_OFF / 2, HOLD_OFF);
+        (config.selcc.hold_off, config.selcc.hold_off_max) = (HOLD_OFF / 2, HOLD_OFF);
         // Without takeover A has a word operation that the test can hold.
-        config.node.takeover = false;
+        config.selcc.takeover = false;
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();

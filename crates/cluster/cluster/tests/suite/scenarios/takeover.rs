@@ -7,6 +7,7 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::{AccessMode, MemoryError, Upgrade};
 use latchwork_engine::Counters;
 use latchwork_latch::{Answer, WordOp};
+use latchwork_selcc::LatchCount;
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_sim::Leg;
 
@@ -17,7 +18,7 @@ const DEADLINE: Duration = Duration::from_millis(20);
 
 fn stage_with(seed: u64, takeover: bool) -> Stage {
     let mut config: ClusterConfig = small(4, 1, 16, seed);
-    config.node.takeover = takeover;
+    config.selcc.takeover = takeover;
     config.node.deadline = DEADLINE;
     Stage::on(config)
 }
@@ -56,14 +57,28 @@ fn a_writer_that_meets_sharers_needs_no_operation_of_theirs() {
             (0, 2, 2),
             "refused, then one claim"
         );
-        assert_eq!((counted.pledges, counted.takeovers, counted.pledges_given_up), (2, 1, 0));
+        assert_eq!(
+            (
+                LatchCount::Pledges.of(&counted),
+                LatchCount::Takeovers.of(&counted),
+                LatchCount::PledgesGivenUp.of(&counted)
+            ),
+            (2, 1, 0)
+        );
         assert_eq!(stage.count(line, op(A, WordOp::TakeOver(set(&[B, C])))), 1);
         assert_eq!(stage.words(line), [s(&[B, C]), x(A)], "from all sharers at once");
         assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
         stage.finish();
 
         let (stage, line, counted) = write_to_shared(seed, false);
-        assert_eq!((counted.verbs_faa, counted.pledges, counted.takeovers), (2, 0, 0));
+        assert_eq!(
+            (
+                counted.verbs_faa,
+                LatchCount::Pledges.of(&counted),
+                LatchCount::Takeovers.of(&counted)
+            ),
+            (2, 0, 0)
+        );
         assert_eq!(stage.words(line).len(), 4, "one bit after the other");
         stage.finish();
     });
@@ -134,7 +149,7 @@ fn a_pledge_that_is_given_up_costs_its_owner_no_verb() {
         drop(late);
         assert_eq!(stage.end(joining), 0);
         assert_eq!(stage.end(writer), 0);
-        assert!(stage.cluster.counters().pledges_given_up > 0);
+        assert!(LatchCount::PledgesGivenUp.of(&stage.cluster.counters()) > 0);
         assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
         stage.finish();
     });
@@ -156,7 +171,14 @@ fn a_reader_that_joins_gets_a_request_as_well() {
         let again = WordOp::TakeOver(set(&[B, C, D]));
         assert_eq!(stage.count(line, op(A, again)), 1);
         let counted = stage.cluster.counters();
-        assert_eq!((counted.pledges, counted.pledges_given_up, counted.takeovers), (3, 0, 1));
+        assert_eq!(
+            (
+                LatchCount::Pledges.of(&counted),
+                LatchCount::PledgesGivenUp.of(&counted),
+                LatchCount::Takeovers.of(&counted)
+            ),
+            (3, 0, 1)
+        );
         stage.finish();
     });
 }
@@ -201,7 +223,11 @@ fn a_takeover_that_is_cut_off_happens_once() {
             assert_eq!(stage.end(writer), 0, "cut {cut}");
             assert_eq!((stage.read(B, line), stage.read(C, line)), (1, 1));
             let counted = stage.cluster.counters();
-            assert_eq!((counted.inspections, counted.takeovers), (1, 1), "cut {cut}");
+            assert_eq!(
+                (LatchCount::Inspections.of(&counted), LatchCount::Takeovers.of(&counted)),
+                (1, 1),
+                "cut {cut}"
+            );
             assert_eq!(counted.resent, 3, "cut {cut}");
             stage.finish();
         }

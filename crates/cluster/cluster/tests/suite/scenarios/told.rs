@@ -111,7 +111,7 @@ fn two_nodes_that_cannot_reach_the_dead_one_answer_each_other() {
     in_every_world(|seed| {
         for takeover in [false, true] {
             let mut config = config(seed);
-            config.node.takeover = takeover;
+            config.selcc.takeover = takeover;
             let stage = Stage::on(config);
             let lines: Vec<_> = (0..8).map(|_| stage.line()).collect();
             for line in &lines {

@@ -66,9 +66,9 @@ pub(crate) fn accesses(
         chunk_size: 64 << 10,
         ..ClusterConfig::default()
     };
-    config.policy = protocol.policy();
+    config.protocol = protocol;
     for (name, value) in settings {
-        config.node.set(name, value).expect("a known setting");
+        config.set(name, value).expect("a known setting");
     }
     let profile = NicProfile::named("connectx3").expect("it comes with the crate");
     let cluster = Simulated::start(config, SimConfig::nic(profile)).expect("a good configuration");

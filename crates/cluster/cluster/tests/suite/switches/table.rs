@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use latchwork_cluster::{Member, Protocol};
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::{ClusterConfig, Member, Protocol};
 use latchwork_workload::random::WorkloadRandom;
 
 use crate::switches::load::{LINES, Load, Next, accesses};
@@ -45,7 +44,7 @@ fn none_does_nothing() {
     let default = outcome("", None);
     assert_eq!(outcome("", None), default, "the same world twice");
     let mut without = BTreeSet::new();
-    for setting in NodeSettings::TABLE.iter().filter(|setting| !setting.tries.is_empty()) {
+    for setting in ClusterConfig::settings().iter().filter(|setting| !setting.tries.is_empty()) {
         let base = match setting.name {
             "lease" | "evict-sample" | "linger" => outcome(setting.name, None),
             _ => default.clone(),

@@ -59,7 +59,7 @@ impl Shape {
 
     pub(crate) fn config(&self) -> ClusterConfig {
         let mut config = small(self.nodes, self.workers, self.frames, self.seed);
-        config.policy = self.protocol.policy();
+        config.protocol = self.protocol;
         config
     }
 

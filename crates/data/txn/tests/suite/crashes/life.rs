@@ -93,7 +93,7 @@ impl Life {
             seed: habits.seed,
             ..ClusterConfig::default()
         };
-        config.policy = Protocol::Selcc.policy();
+        config.protocol = Protocol::Selcc;
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
         let nobody = Judge::new(habits.mode);
         let life = Rc::new(Life {

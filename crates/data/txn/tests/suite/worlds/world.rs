@@ -127,7 +127,7 @@ impl World {
             seed: shape.seed,
             ..ClusterConfig::default()
         };
-        config.policy = shape.protocol.policy();
+        config.protocol = shape.protocol;
         let cluster =
             Simulated::start(config, shape.network.clone()).expect("a good configuration");
         // Some worlds have aged transactions all the time, some have none.

@@ -49,7 +49,7 @@ pub(crate) fn config(nodes: usize, workers: usize, seed: u64, protocol: Protocol
         seed,
         ..ClusterConfig::default()
     };
-    config.policy = protocol.policy();
+    config.protocol = protocol;
     config
 }
 

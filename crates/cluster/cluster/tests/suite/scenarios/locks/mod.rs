@@ -99,7 +99,7 @@ fn in_every_way(nodes: usize, scenario: impl Fn(&dyn Fn() -> Stage)) {
         for (takeover, forwarding) in [(true, true), (false, true), (true, false)] {
             scenario(&|| {
                 let mut config = small(nodes, 1, 16, seed);
-                (config.node.takeover, config.node.forwarding) = (takeover, forwarding);
+                (config.selcc.takeover, config.selcc.forwarding) = (takeover, forwarding);
                 Stage::on(config)
             });
         }
@@ -294,7 +294,7 @@ fn a_lock_attempt_ends_in_time_when_the_owner_does_not_answer() {
 fn under_sel_a_lock_holds_the_word() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        config.policy = Protocol::Sel.policy();
+        config.protocol = Protocol::Sel;
         let stage = Stage::on(config);
         let line = stage.line();
         let first = lock(&stage, A, line, AccessMode::Shared);

@@ -130,7 +130,7 @@ fn a_request_that_came_with_the_line_is_refused_when_the_line_is_locked() {
 fn a_line_that_is_being_given_up_is_not_locked() {
     in_every_world(|seed| {
         let mut config = small(2, 1, 16, seed);
-        config.node.lease = Some(0);
+        config.selcc.lease = Some(0);
         let mut stage = Stage::on(config);
         let second = stage.add_worker(A);
         let line = stage.line();

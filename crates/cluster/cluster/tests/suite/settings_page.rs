@@ -1,14 +1,14 @@
 //! The settings page of the book has the same table as the code.
 
-use latchwork_engine::NodeSettings;
+use latchwork_cluster::ClusterConfig;
 
 #[test]
 fn the_page_has_every_setting_as_the_code_has_it() {
-    let defaults = NodeSettings::default();
+    let defaults = ClusterConfig::default();
     let mut table = String::from("| setting | default | also | |\n| --- | --- | --- | --- |\n");
-    for setting in NodeSettings::TABLE {
+    for setting in ClusterConfig::settings() {
         let also = setting.tries.join(", ");
-        let (name, default) = (setting.name, setting.value(&defaults));
+        let (name, default) = (setting.name, defaults.setting(setting.name).expect("in the list"));
         table += &format!("| `{name}` | {default} | {also} | {} |\n", setting.help);
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/settings.md");

@@ -1,0 +1,65 @@
+//! A node with its protocol, as the code that knows no protocol sees it, and the start of its
+//! workers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use latchwork_fabric::{AnyInbox, Port};
+use latchwork_runtime::Handle;
+use latchwork_runtime::sync::Mutex;
+use latchwork_verbs::GlobalAddr;
+
+use crate::inner::{Inner, Kept};
+use crate::lines::{Node, NodeLines, Worker};
+use crate::node::CoherenceNode;
+use crate::node_core::NodeParts;
+use crate::poller::Pump;
+use crate::protocol::CoherenceProtocol;
+use crate::record::Records;
+use crate::worker_core::Role;
+
+impl Node {
+    /// Builds a node that runs this protocol from its parts.
+    pub fn new(parts: NodeParts, protocol: impl CoherenceProtocol) -> Arc<Node> {
+        Self::of(&CoherenceNode::new(parts, protocol))
+    }
+
+    pub(crate) fn of<P: CoherenceProtocol>(node: &Arc<CoherenceNode<P>>) -> Arc<Node> {
+        Arc::new(Node { core: node.core.clone(), lines: node.clone() })
+    }
+}
+
+impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
+    fn is_in_flight(&self, line: GlobalAddr) -> bool {
+        self.records.shard(line).lock().contains_key(&line)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.records.len()
+    }
+
+    fn lost_frames(&self) -> usize {
+        let lost = |shard: &Mutex<Records<P::Line>>| {
+            let records = shard.lock();
+            let locals = records.values().map(|record| &record.local);
+            locals.filter(|local| local.failed.is_some() && local.frame.is_some()).count()
+        };
+        self.records.shards().map(lost).sum()
+    }
+
+    fn start(
+        self: Arc<Self>,
+        role: Role,
+        node: &Arc<Node>,
+        port: Rc<Port>,
+        inbox: AnyInbox,
+        handle: &Handle,
+    ) -> Worker {
+        let kept = Rc::new(Kept::<P>::default());
+        let inner = Inner::new(role, (node, &self), port, inbox, handle, &kept);
+        handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner), kept }));
+        let core = inner.core.clone();
+        core.lines.replace(Some(inner));
+        Worker { core }
+    }
+}
