@@ -140,7 +140,7 @@ const ELEMENTS_MAX: usize = 4;
 
 impl<T> SegQueue<T> {
     /// An empty queue.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         SegQueue(ArrayQueue::new(ELEMENTS_MAX))
     }
 
@@ -148,22 +148,22 @@ impl<T> SegQueue<T> {
     ///
     /// # Panics
     /// When the model has more than `ELEMENTS_MAX` elements in the queue.
-    pub fn push(&self, value: T) {
+    pub(crate) fn push(&self, value: T) {
         assert!(self.0.push(value).is_ok(), "a model with more than {ELEMENTS_MAX} elements");
     }
 
     /// Takes the oldest element.
-    pub fn pop(&self) -> Option<T> {
+    pub(crate) fn pop(&self) -> Option<T> {
         self.0.pop()
     }
 
     /// The number of elements, now or a moment ago.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether the queue is empty, or was empty a moment ago.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
