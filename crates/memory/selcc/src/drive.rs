@@ -49,7 +49,7 @@ impl Selcc {
     pub(crate) fn drive(&self, site: &mut LatchSite<'_>, event: Event) {
         // A lost line has no frame to act on. No access waits for a failed line, so the node does
         // not request such a line again.
-        if site.local.is_lost() || site.local.failed.is_some() && event == Event::Retry {
+        if site.local.is_lost() || site.local.failed.is_some() && matches!(event, Event::Retry) {
             return;
         }
         let worker = site.worker;
@@ -59,7 +59,7 @@ impl Selcc {
         let now = worker.handle.sweep_time();
         let lapse = node.settings().lapse;
         let lapsed = site.local.blocked_since.is_some_and(|since| since + lapse <= now);
-        let evicting = event == Event::Evict;
+        let evicting = matches!(event, Event::Evict);
         let held = site.local.frame.and_then(|id| worker.held(id));
         let local_code_first = self.is_local_code_first(site, now);
         let (dirty, held_here) = (site.line.incoming_dirty, held.is_some() || local_code_first);
