@@ -291,7 +291,8 @@ impl<'a, const D: usize> Page<'a, D> {
         self.set_payload(slot, payload);
     }
 
-    fn set_payload(&self, slot: usize, payload: &[u8]) {
+    /// Overwrites the payload of an entry of a leaf.
+    pub(crate) fn set_payload(&self, slot: usize, payload: &[u8]) {
         if self.layout.payload_words > 0 {
             // The rest of the last word is zero.
             let at = self.layout.row(slot) + self.layout.payload_words - 1;
@@ -306,6 +307,29 @@ impl<'a, const D: usize> Page<'a, D> {
         strict_assert!(!child.is_null(), "an entry without a child");
         let slot = self.push(rect, child.bits());
         self.set_link(slot, link);
+    }
+
+    /// Adds entries without their payloads or links. Ids are those of a leaf, or the bits of the
+    /// children of an inner page.
+    pub(crate) fn extend(&self, entries: impl Iterator<Item = (Rect<D>, u64)>) {
+        let (level, from) = (self.level(), self.count());
+        let column = |column: usize| {
+            let cap = self.layout.cap(level);
+            &self.part(self.layout.column(level, column), cap)[from..]
+        };
+        let low: [_; D] = std::array::from_fn(|d| column(low_column::<D>(d)));
+        let high: [_; D] = std::array::from_fn(|d| column(low_column::<D>(d) + 1));
+        let ids = column(2 * D);
+        let mut count = 0;
+        for (rect, id) in entries {
+            for d in 0..D {
+                low[d][count].store(rect.low()[d].to_bits(), Ordering::Relaxed);
+                high[d][count].store(rect.high()[d].to_bits(), Ordering::Relaxed);
+            }
+            ids[count].store(id, Ordering::Relaxed);
+            count += 1;
+        }
+        self.set_count(from + count);
     }
 
     fn push(&self, rect: &Rect<D>, id: u64) -> usize {

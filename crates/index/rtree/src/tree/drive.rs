@@ -117,13 +117,20 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         .await
     }
 
-    /// Overwrites a page that no other operation can reach yet.
-    pub(super) async fn fill(&self, addr: GlobalAddr, image: &Image) -> Result<(), RTreeError> {
+    /// Writes a page that no other operation can reach yet.
+    pub(super) async fn fill(
+        &self,
+        addr: GlobalAddr,
+        write: impl Fn(&Page<'_, D>),
+    ) -> Result<(), RTreeError> {
         self.drive(|| {
             let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
-            let to = guard.words().slice(0..self.layout.bytes());
-            to.copy_from(image.words());
+            let page = Page::unchecked(guard.words(), &self.layout);
+            write(&page);
             guard.mark_dirty(0..self.layout.bytes());
+            if STRICT {
+                page.check();
+            }
             Ok(())
         })
         .await

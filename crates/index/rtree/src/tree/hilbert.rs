@@ -6,7 +6,7 @@
 use crate::Rect;
 
 /// The bits of a place on the curve.
-const BITS: usize = u128::BITS as usize;
+const BITS: usize = u64::BITS as usize;
 
 /// Places on a curve over the boxes of one load.
 pub(super) struct Curve<const D: usize> {
@@ -33,7 +33,7 @@ impl<const D: usize> Curve<D> {
     }
 
     /// The place of the box's middle on the curve.
-    pub(super) fn place(&self, rect: &Rect<D>) -> u128 {
+    pub(super) fn place(&self, rect: &Rect<D>) -> u64 {
         let most = f64::from((1_u32 << self.bits) - 1);
         let cell: [u32; D] = std::array::from_fn(|axis| {
             let along = rect.middle(axis) / 2.0 - self.low[axis] / 2.0;
@@ -76,11 +76,11 @@ fn transpose<const D: usize>(mut x: [u32; D], bits: u32) -> [u32; D] {
 }
 
 /// The bits of all axes, the highest ones first.
-fn interleave<const D: usize>(x: [u32; D], bits: u32) -> u128 {
+fn interleave<const D: usize>(x: [u32; D], bits: u32) -> u64 {
     let mut place = 0;
     for bit in (0..bits).rev() {
         for word in x.iter().take(BITS) {
-            place = place << 1 | u128::from(word >> bit & 1);
+            place = place << 1 | u64::from(word >> bit & 1);
         }
     }
     place
@@ -119,7 +119,7 @@ mod tests {
         let rects = [[f64::MIN; 2], [f64::MAX; 2], [0.0; 2]];
         let rects = rects.map(|at| Rect::point(at).expect("a point"));
         let curve = Curve::over(rects.iter().copied());
-        let places: std::collections::BTreeSet<u128> =
+        let places: std::collections::BTreeSet<u64> =
             rects.iter().map(|rect| curve.place(rect)).collect();
         assert_eq!(places.len(), 3);
         let equal = Curve::over(rects[..1].iter().copied());

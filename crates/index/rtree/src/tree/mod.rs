@@ -82,6 +82,7 @@ mod join;
 mod levels;
 mod moves;
 mod nearest;
+mod pack;
 mod post;
 mod query;
 mod remove;
@@ -177,7 +178,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let root = memory.allocate().await?;
         let tree = RTree::at(memory, root, config)?;
         let image = Image::new(&tree.layout, 0, &Rect::<D>::EVERYTHING);
-        tree.fill(root, &image).await?;
+        tree.fill(root, |page| page.replace(image.words())).await?;
         Ok(tree)
     }
 
