@@ -63,6 +63,8 @@
 mod address;
 mod atomic;
 mod bytes;
+#[allow(unsafe_code)] // vector instructions
+mod column;
 #[cfg(feature = "contract")]
 pub mod contract;
 #[allow(unsafe_code)] // single instructions
@@ -85,6 +87,7 @@ mod words;
 pub use address::{
     ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target, WORD,
 };
+pub use column::{COLUMN_MAX, bits_between};
 pub use copy::{prefetch, prefetch_write};
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};

@@ -78,8 +78,8 @@ impl<const D: usize> Rect<D> {
     #[must_use]
     pub fn union(&self, other: &Rect<D>) -> Rect<D> {
         Rect {
-            low: std::array::from_fn(|d| self.low[d].min(other.low[d])),
-            high: std::array::from_fn(|d| self.high[d].max(other.high[d])),
+            low: std::array::from_fn(|d| less(self.low[d], other.low[d])),
+            high: std::array::from_fn(|d| more(self.high[d], other.high[d])),
         }
     }
 
@@ -95,8 +95,9 @@ impl<const D: usize> Rect<D> {
 
     /// The area of the common part of both boxes.
     pub(crate) fn overlap(&self, other: &Rect<D>) -> f64 {
-        let side =
-            |d: usize| (self.high[d].min(other.high[d]) - self.low[d].max(other.low[d])).max(0.0);
+        let side = |d: usize| {
+            more(less(self.high[d], other.high[d]) - more(self.low[d], other.low[d]), 0.0)
+        };
         (0..D).map(side).product()
     }
 
@@ -108,20 +109,32 @@ impl<const D: usize> Rect<D> {
 
     /// The square of the least distance between a point of the box and `point`.
     pub fn distance_squared(&self, point: &[f64; D]) -> f64 {
-        let gap = |d: usize| (self.low[d] - point[d]).max(point[d] - self.high[d]).max(0.0);
+        let gap = |d: usize| more(more(self.low[d] - point[d], point[d] - self.high[d]), 0.0);
         (0..D).map(|d| gap(d) * gap(d)).sum()
     }
 
     /// The square of the least distance between points of both boxes.
     pub(crate) fn gap_squared(&self, other: &Rect<D>) -> f64 {
         let gap =
-            |d: usize| (self.low[d] - other.high[d]).max(other.low[d] - self.high[d]).max(0.0);
+            |d: usize| more(more(self.low[d] - other.high[d], other.low[d] - self.high[d]), 0.0);
         (0..D).map(|d| gap(d) * gap(d)).sum()
     }
 
     fn side(&self, axis: usize) -> f64 {
         self.high[axis] - self.low[axis]
     }
+}
+
+/// The smaller number, by one instruction: coordinates are numbers, and need no rule for others.
+#[inline]
+pub(crate) fn less(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The larger number.
+#[inline]
+pub(crate) fn more(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! [`Boxes`]: the boxes of a page, as columns.
 //!
-//! The columns stay in shared memory: a copy would let loops use vector instructions, but costs
-//! more than these save. A test looks at one axis of all entries, and at the other axes of the few
-//! that are left.
+//! The columns stay in shared memory, where [`bits_between`] compares several numbers at a time. A
+//! copy of them would cost more than the comparisons.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use latchwork_verbs::{COLUMN_MAX, WORD, bits_between};
+
 use super::Link;
 use crate::Rect;
+use crate::rect::{less, more};
 
 /// The relation of an entry's box to the box of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +29,6 @@ pub(super) fn low_column<const D: usize>(axis: usize) -> usize {
     2 * (D - 1 - axis)
 }
 
-/// The entries that one word of bits can select.
-const GROUP: usize = u64::BITS as usize;
-
 /// The boxes of the entries of a page, and where they lead. They may be torn until the read
 /// validates.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +45,28 @@ pub(crate) struct Boxes<'a, const D: usize> {
 #[inline]
 fn number(word: &AtomicU64) -> f64 {
     f64::from_bits(word.load(Ordering::Relaxed))
+}
+
+/// The boxes and ids of a leaf in a copy of its columns.
+#[inline]
+pub(crate) fn copied<const D: usize>(
+    columns: &[u8],
+    count: usize,
+) -> impl Iterator<Item = (Rect<D>, u64)> {
+    let (words, _) = columns.as_chunks::<WORD>();
+    let cap = words.len() / (2 * D + 1);
+    let count = count.min(cap);
+    let column = move |column: usize| &words[column * cap..][..count];
+    let low: [_; D] = std::array::from_fn(|d| column(low_column::<D>(d)));
+    let high: [_; D] = std::array::from_fn(|d| column(low_column::<D>(d) + 1));
+    let ids = column(2 * D);
+    (0..count).map(move |slot| {
+        let rect = Rect::from_parts(
+            std::array::from_fn(|d| f64::from_le_bytes(low[d][slot])),
+            std::array::from_fn(|d| f64::from_le_bytes(high[d][slot])),
+        );
+        (rect, u64::from_le_bytes(ids[slot]))
+    })
 }
 
 impl<'a, const D: usize> Boxes<'a, D> {
@@ -105,22 +126,21 @@ impl<'a, const D: usize> Boxes<'a, D> {
     /// All boxes with their ids.
     #[inline]
     pub(crate) fn with_ids(&self) -> impl Iterator<Item = (Rect<D>, u64)> + use<'a, D> {
+        self.iter().zip(self.ids).map(|(rect, id)| (rect, id.load(Ordering::Relaxed)))
+    }
+
+    /// All boxes.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Rect<D>> + use<'a, D> {
         let count = self.count();
         // In this form the compiler sees that no index is out of bounds.
         let (low, high) = (self.low.map(|one| &one[..count]), self.high.map(|one| &one[..count]));
-        let ids = &self.ids[..count];
         (0..count).map(move |slot| {
-            let rect = Rect::from_parts(
+            Rect::from_parts(
                 std::array::from_fn(|d| number(&low[d][slot])),
                 std::array::from_fn(|d| number(&high[d][slot])),
-            );
-            (rect, ids[slot].load(Ordering::Relaxed))
+            )
         })
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Rect<D>> + use<'a, D> {
-        let boxes = *self;
-        (0..self.count()).map(move |slot| boxes.rect(slot))
     }
 
     /// The union of all boxes.
@@ -129,8 +149,8 @@ impl<'a, const D: usize> Boxes<'a, D> {
             column.iter().fold(start, |so_far, next| best(so_far, number(next)))
         };
         Rect::from_parts(
-            std::array::from_fn(|d| fold(self.low[d], f64::INFINITY, f64::min)),
-            std::array::from_fn(|d| fold(self.high[d], f64::NEG_INFINITY, f64::max)),
+            std::array::from_fn(|d| fold(self.low[d], f64::INFINITY, less)),
+            std::array::from_fn(|d| fold(self.high[d], f64::NEG_INFINITY, more)),
         )
     }
 
@@ -145,35 +165,19 @@ impl<'a, const D: usize> Boxes<'a, D> {
             Relation::Contains => (self.low, self.high, query.low(), query.high()),
         };
         let count = self.count();
-        let (first, second) = (first.map(|one| &one[..count]), second.map(|one| &one[..count]));
-        // The entries of a page that a bulk load filled are in the order of the last axis, so those
-        // that are left are neighbours.
-        let last = D - 1;
-        let groups = first[last].chunks(GROUP).zip(second[last].chunks(GROUP));
-        for (group, (ones, others)) in groups.enumerate() {
-            let mut bits = 0_u64;
-            // From the end on: a shift by one place is cheaper than one by a number.
-            for (a, b) in ones.iter().zip(others).rev() {
-                bits =
-                    bits << 1 | u64::from((number(a) <= most[last]) & (number(b) >= least[last]));
-            }
-            // No branch depends on the other axes, which no processor can predict.
-            let (mut left, mut lefts) = ([0_u8; GROUP], 0);
+        for group in (0..count).step_by(COLUMN_MAX) {
+            let part = group..count.min(group + COLUMN_MAX);
+            let bits = |d: usize| {
+                bits_between(&first[d][part.clone()], most[d], &second[d][part.clone()], least[d])
+            };
+            let mut bits = (0..D).rev().fold(u64::MAX, |left, d| {
+                // One axis alone often excludes all of a page that overlaps its neighbours.
+                if left == 0 { 0 } else { left & bits(d) }
+            });
             while bits != 0 {
-                let entry = bits.trailing_zeros() as usize;
+                found(group + bits.trailing_zeros() as usize);
                 bits &= bits - 1;
-                let slot = (group * GROUP + entry).min(count - 1);
-                left[lefts % GROUP] = entry as u8;
-                let is_left = (0..last).fold(true, |is_left, d| {
-                    is_left
-                        & (number(&first[d][slot]) <= most[d])
-                        & (number(&second[d][slot]) >= least[d])
-                });
-                lefts += usize::from(is_left);
             }
-            left[..lefts.min(GROUP)]
-                .iter()
-                .for_each(|entry| found(group * GROUP + usize::from(*entry)));
         }
     }
 }

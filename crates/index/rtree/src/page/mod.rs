@@ -46,7 +46,7 @@ mod records;
 mod split;
 mod view;
 
-pub(crate) use boxes::{Boxes, Relation};
+pub(crate) use boxes::{Boxes, Relation, copied};
 pub(crate) use image::Image;
 pub(crate) use layout::Layout;
 pub(crate) use link::Link;

@@ -209,6 +209,15 @@ impl<'a, const D: usize> Page<'a, D> {
         Boxes::new(columns, level > 0, (self.layout.cap(level), self.count()))
     }
 
+    /// Appends the boxes and the ids of a leaf to `to`, as [`copied`](super::copied) reads them.
+    /// Returns their number.
+    #[inline]
+    pub(crate) fn append_columns(&self, to: &mut Vec<u8>) -> usize {
+        let columns = self.layout.columns() * WORD..self.layout.ids_end();
+        self.words.append_to(columns.start, columns.len(), to);
+        self.count().min(self.layout.cap(0))
+    }
+
     #[inline]
     pub(crate) fn rect(&self, slot: usize) -> Rect<D> {
         let at = |column: usize| f64::from_bits(self.words.word(self.at(column, slot)));

@@ -84,6 +84,7 @@ mod moves;
 mod nearest;
 mod pack;
 mod post;
+mod probe;
 mod query;
 mod remove;
 mod scratch;

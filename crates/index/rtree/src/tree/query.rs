@@ -11,7 +11,7 @@ use super::drive::READS_MAX;
 use super::moves::Answer;
 use super::scratch::Scratch;
 use super::stop::Stop;
-use crate::page::{Broken, Page, Relation, Role};
+use crate::page::{Broken, Page, Relation, Role, copied};
 use crate::{Entry, RTreeError, Rect};
 
 /// The limit for the pages of one query: far more than a tree has.
@@ -227,7 +227,13 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     ) -> ControlFlow<()> {
         let len = self.config.payload_len;
         let padded = len.next_multiple_of(8);
-        let Scratch { hits, payloads, skipped, answered, seen, .. } = scratch;
+        let Scratch { hits, columns, whole, payloads, skipped, answered, seen, .. } = scratch;
+        for (hit, (rect, id)) in copied(columns, *whole).enumerate() {
+            if !seen.was_elsewhere(&id) {
+                seen.add(id);
+                visit(Entry { rect, id, payload: &payloads[hit * padded..][..len] })?;
+            }
+        }
         for (hit, (rect, id)) in hits.drain(..).enumerate() {
             let skip = !skipped.is_empty() && skipped.contains(&hit);
             if skip || seen.was_elsewhere(&id) && !answered.contains(&hit) {
@@ -246,7 +252,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         scratch: &mut Scratch<D>,
     ) -> Result<(), RTreeError> {
         let padded = self.config.payload_len.next_multiple_of(8);
-        let Scratch { hits, payloads, page, moving, skipped, answered, seen } = scratch;
+        let Scratch { hits, payloads, page, moving, skipped, answered, seen, .. } = scratch;
         for (hit, record) in moving.drain(..) {
             let shown = match self.answer(*page, &record).await? {
                 Answer::Counts => true,
@@ -322,14 +328,16 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     // Apart from its caller: the loops get all registers.
     #[inline(never)]
     fn take_hits(&self, search: &Search<D>, page: &Page<'_, D>, to: &mut Scratch<D>) {
-        let Scratch { hits, payloads, moving, .. } = to;
+        let Scratch { hits, columns, whole, payloads, moving, .. } = to;
         let boxes = page.boxes();
         let has_records = page.record_count() > 0;
         if search.takes_all_in(&page.cover()) {
-            hits.extend(boxes.with_ids());
             if has_records {
+                hits.extend(boxes.with_ids());
                 let records = page.records().map(|(_, record)| (record.slot, record));
                 moving.extend(records.filter(|(slot, _)| *slot < boxes.count()));
+            } else {
+                *whole = page.append_columns(columns);
             }
             if self.config.payload_len > 0 {
                 (0..boxes.count()).for_each(|slot| page.append_payload(slot, payloads));

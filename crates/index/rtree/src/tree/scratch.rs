@@ -10,6 +10,9 @@ use crate::page::Record;
 #[derive(Debug)]
 pub(super) struct Scratch<const D: usize> {
     pub(super) hits: Vec<(Rect<D>, u64)>,
+    /// The columns of a leaf of which every entry is a hit, and their number.
+    pub(super) columns: Vec<u8>,
+    pub(super) whole: usize,
     pub(super) payloads: Vec<u8>,
     /// The page that was read last.
     pub(super) page: GlobalAddr,
@@ -26,6 +29,8 @@ impl<const D: usize> Default for Scratch<D> {
     fn default() -> Self {
         Scratch {
             hits: Vec::new(),
+            columns: Vec::new(),
+            whole: 0,
             payloads: Vec::new(),
             page: GlobalAddr::NULL,
             moving: Vec::new(),
@@ -41,6 +46,8 @@ impl<const D: usize> Scratch<D> {
     /// page, so this comes before each page and not behind it.
     pub(super) fn clear(&mut self) {
         self.hits.clear();
+        self.columns.clear();
+        self.whole = 0;
         self.payloads.clear();
         self.moving.clear();
         self.skipped.clear();

@@ -153,9 +153,15 @@ async fn query(tree: &RTree<LocalMemory, 2>, known: &Shared, random: &mut Random
             known.borrow_mut().judge(begin, &found, |rect| rect.contains(&point));
         }
         _ => {
-            let near = tree.nearest(random.rect::<2>(40, 1).low(), 10_000).await.expect("in order");
+            let point = random.rect::<2>(40, 1).low();
+            let count = [1, 4, 10_000][random.below(3) as usize];
+            let near = tree.nearest(point, count).await.expect("in order");
             let found: Vec<_> = near.iter().map(|one| (one.id, one.rect)).collect();
-            known.borrow_mut().judge(begin, &found, |_| true);
+            // What is nearer than the last of as many as were wanted must be there.
+            let last = near.last().filter(|_| near.len() == count);
+            let reach = last.map_or(f64::INFINITY, |last| last.distance_squared);
+            let belongs = |rect: &Rect<2>| rect.distance_squared(&point) < reach;
+            known.borrow_mut().judge(begin, &found, belongs);
         }
     }
 }
