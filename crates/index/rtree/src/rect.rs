@@ -101,6 +101,11 @@ impl<const D: usize> Rect<D> {
         (0..D).map(side).product()
     }
 
+    /// Whether a side of this box is on the same side of `other`.
+    pub(crate) fn has_side_of(&self, other: &Rect<D>) -> bool {
+        (0..D).any(|d| (self.low[d] == other.low[d]) | (self.high[d] == other.high[d]))
+    }
+
     /// The middle of the box on an axis.
     pub(crate) fn middle(&self, axis: usize) -> f64 {
         // Halved first: the sum of two large coordinates may be infinite.
@@ -170,6 +175,8 @@ mod tests {
         assert_eq!((a.area(), a.margin(), a.middle(1)), (6.0, 5.0, 1.5));
         assert_eq!(a.overlap(&rect([1.0, 1.0], [4.0, 4.0])), 2.0);
         assert_eq!(a.overlap(&rect([2.5, 0.0], [3.0, 1.0])), 0.0);
+        assert!(a.has_side_of(&rect([-1.0, 2.0], [2.0, 4.0])));
+        assert!(!a.has_side_of(&rect([2.0, 3.0], [4.0, 5.0])));
         assert_eq!(a.distance_squared(&[5.0, 7.0]), 25.0);
         assert_eq!(a.distance_squared(&[1.0, 1.0]), 0.0);
         assert_eq!(a.gap_squared(&rect([5.0, 7.0], [6.0, 8.0])), 25.0);

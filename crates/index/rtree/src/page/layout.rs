@@ -73,6 +73,12 @@ impl Layout {
         self.words * WORD
     }
 
+    /// The end of the header and the cover, in bytes.
+    #[inline]
+    pub(crate) fn cover_end(&self) -> usize {
+        self.columns() * WORD
+    }
+
     /// The end of the boxes and the ids of a full page, in bytes. It is about the same on all
     /// levels.
     #[inline]

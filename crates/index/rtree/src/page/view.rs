@@ -179,6 +179,25 @@ impl<'a, const D: usize> Page<'a, D> {
         self.set_numbers(self.sequence(), self.shrinks().wrapping_add(1));
     }
 
+    /// Makes the cover as small as its entries permit, after a box has left the page. Returns the
+    /// cover if it has become smaller.
+    ///
+    /// A box inside of the cover does not matter for it. A cover may be too large for other
+    /// reasons, of which some of the calls take care.
+    pub(crate) fn shrink_without(&self, gone: &Rect<D>) -> Option<Rect<D>> {
+        const OTHERS: u64 = 8;
+        let cover = self.cover();
+        if !gone.has_side_of(&cover) && !self.changes().is_multiple_of(OTHERS) {
+            return None;
+        }
+        let union = self.union();
+        if union == cover {
+            return None;
+        }
+        self.shrink_cover(&union);
+        Some(union)
+    }
+
     // ---- the entries ---------------------------------------------------------------------------
 
     #[inline]
@@ -343,9 +362,7 @@ impl<'a, const D: usize> Page<'a, D> {
 
     fn push(&self, rect: &Rect<D>, id: u64) -> usize {
         let slot = self.count();
-        self.set_count(slot + 1);
-        self.set_rect(slot, rect);
-        self.words.set_word(self.at(2 * D, slot), id);
+        self.extend(std::iter::once((*rect, id)));
         slot
     }
 

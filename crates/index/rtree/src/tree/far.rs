@@ -6,7 +6,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::RTree;
-use super::frame::Frame;
+use super::frame::{Frame, Path};
 use super::insert::{Refused, Way, is_ready};
 use crate::page::{Page, Record, Role};
 use crate::{RTreeError, Rect};
@@ -82,7 +82,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let Some((leaf, above)) = path.split_last() else { return Ok(Moved::Again) };
         let number = self.memory.handle().random();
         // U1.
-        let mut way = Vec::new();
+        let mut way = Path::new();
         let max = self.max(0);
         let room = 1 + self.layout.record_cells();
         let place = |page: &Page<'_, D>, at: &Frame<'_>| {

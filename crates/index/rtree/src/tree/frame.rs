@@ -2,8 +2,12 @@
 
 use latchwork_cache::Hint;
 use latchwork_verbs::GlobalAddr;
+use smallvec::SmallVec;
 
 use crate::page::Link;
+
+/// The pages from the root on. The path of a usual tree needs no memory of its own.
+pub(super) type Path<'m> = SmallVec<[Frame<'m>; 8]>;
 
 /// A page on the path from the root to a leaf, as the writer has seen it.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,14 @@ use latchwork_coherence::CoherentMemory;
 
 use super::RTree;
 use super::frame::Frame;
+use crate::page::Page;
 use crate::{RTreeError, Rect};
+
+/// Why the entry above did not become larger.
+enum Refused {
+    NotHere,
+    Changed,
+}
 
 impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     /// Makes the cover of `at` contain `rect`. `shrinks` is the page's number of shrinks, read
@@ -21,26 +28,31 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let (Some(parent), Some(link)) = (path.last(), at.link) else {
             return Err(self.corrupt(at.addr, "the cover of the root is not everything"));
         };
-        let Some((holder, _)) = self.holder(parent, at.addr).await? else { return Ok(false) };
-        // G1.
-        let grown = self.change(holder, |page| {
+        // G1. The entry has nearly always stayed in the page in which it was seen.
+        let grow = |page: &Page<'_, D>| {
             let slot = page.find_child(at.addr).filter(|_| page.level() > 0);
-            let Some(slot) = slot else { return ControlFlow::Break(()) };
+            let Some(slot) = slot else { return ControlFlow::Break(Refused::NotHere) };
             let mut now = page.link(slot);
             if now.expects != link.expects || !page.cover().contains(rect) {
-                return ControlFlow::Break(());
+                return ControlFlow::Break(Refused::Changed);
             }
             now.grows = now.grows.wrapping_add(1);
             page.set_rect(slot, &page.rect(slot).union(rect));
             page.set_link(slot, now);
             ControlFlow::Continue(())
-        });
+        };
+        let mut grown = self.change_at(parent.addr, parent.hint, grow).await?;
+        if let ControlFlow::Break(Refused::NotHere) = grown
+            && let Some((holder, _)) = self.holder(parent, at.addr).await?
+        {
+            grown = self.change(holder, grow).await?;
+        }
         let rules = &self.config.rules;
-        if rules.parents_grow && grown.await?.is_break() {
+        if rules.parents_grow && grown.is_break() {
             return Ok(false);
         }
         // G2.
-        let grown = self.change(at.addr, |page| {
+        let grown = self.change_at(at.addr, at.hint, |page| {
             let overtaken = page.shrinks() != shrinks && rules.shrinks_give_way;
             if page.is_dead() || page.sequence() != link.expects || overtaken {
                 return ControlFlow::Break(());

@@ -7,7 +7,7 @@ use latchwork_coherence::CoherentMemory;
 
 use super::RTree;
 use super::drive::RESTARTS_MAX;
-use super::frame::Frame;
+use super::frame::{Frame, Path};
 use super::stop::Stop;
 use crate::page::{Page, Relation};
 use crate::{RTreeError, Rect};
@@ -52,7 +52,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     pub async fn insert(&self, rect: &Rect<D>, id: u64, payload: &[u8]) -> Result<(), RTreeError> {
         self.check_entry(rect, payload)?;
         let operation = self.memory.enter().await?;
-        let mut path = Vec::new();
+        let mut path = Path::new();
         for _ in 0..RESTARTS_MAX {
             path.clear();
             let max = self.max(0);
@@ -85,7 +85,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     /// entry to the leaf, which must have room for this number of entries.
     pub(super) async fn go_down<'m, R>(
         &'m self,
-        path: &mut Vec<Frame<'m>>,
+        path: &mut Path<'m>,
         rect: &Rect<D>,
         room: usize,
         add: impl Fn(&Page<'_, D>, &Frame<'_>) -> ControlFlow<Refused, R>,
@@ -128,10 +128,12 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         }
     }
 
-    /// Goes down from `at`, as far as the pages are here and contain the box.
+    /// Goes down from `at`, as far as the pages are here and contain the box. A leaf whose box
+    /// above contains `rect` is not read: the writer looks at all that matters under its guard.
+    /// When the writer is refused, the next call begins at the leaf and reads it.
     fn descend<'m>(
         &'m self,
-        path: &mut Vec<Frame<'m>>,
+        path: &mut Path<'m>,
         at: &mut Frame<'m>,
         rect: &Rect<D>,
     ) -> Result<Seen, Stop> {
@@ -141,18 +143,26 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 if let Some(end) = look(page, &here, rect) {
                     return ControlFlow::Break(end);
                 }
-                let (level, slot) = (page.level(), choose(page, rect));
+                let (level, (slot, contains)) = (page.level(), choose(page, rect));
                 let hint = hints.get(slot).unwrap_or(&self.hints.other);
                 let child = Frame::below(level, (page.child(slot), hint), page.link(slot));
                 let sequence = page.sequence();
-                ControlFlow::Continue((Frame { level: Some(level), sequence, ..here }, child))
+                let page = Frame { level: Some(level), sequence, ..here };
+                ControlFlow::Continue((page, child, contains))
             };
             match self.try_page(here.addr, here.hint, look)? {
                 ControlFlow::Break(end) => return Ok(end),
-                ControlFlow::Continue((page, child)) => {
-                    self.memory.prefetch(child.hint, 0..self.layout.boxes_end());
+                ControlFlow::Continue((page, child, contains)) => {
+                    let is_leaf = page.level == Some(1);
+                    // Of a leaf, an insert reads no more than the cover. Its writes do not wait.
+                    let end =
+                        if is_leaf { self.layout.cover_end() } else { self.layout.boxes_end() };
+                    self.memory.prefetch(child.hint, 0..end);
                     path.push(page);
                     *at = child;
+                    if is_leaf && contains {
+                        return Ok(Seen::Leaf);
+                    }
                 }
             }
         }
@@ -174,8 +184,8 @@ fn look<const D: usize>(page: &Page<'_, D>, at: &Frame<'_>, rect: &Rect<D>) -> O
 }
 
 /// The smallest entry that contains the box. If there is none, the entry that becomes least larger,
-/// and of those with the same growth the smallest.
-fn choose<const D: usize>(page: &Page<'_, D>, rect: &Rect<D>) -> usize {
+/// and of those with the same growth the smallest. Also whether it contains the box.
+fn choose<const D: usize>(page: &Page<'_, D>, rect: &Rect<D>) -> (usize, bool) {
     let boxes = page.boxes();
     let (mut chosen, mut least) = (None, f64::INFINITY);
     boxes.select(Relation::Contains, rect, |slot| {
@@ -184,18 +194,18 @@ fn choose<const D: usize>(page: &Page<'_, D>, rect: &Rect<D>) -> usize {
             (chosen, least) = (Some(slot), area);
         }
     });
-    chosen.unwrap_or_else(|| {
-        let mut best = (f64::INFINITY, f64::INFINITY);
-        let mut chosen = 0;
-        for (slot, old) in boxes.iter().enumerate() {
-            let area = old.area();
-            let cost = (old.union(rect).area() - area, area);
-            if cost < best {
-                (best, chosen) = (cost, slot);
-            }
+    if let Some(slot) = chosen {
+        return (slot, true);
+    }
+    let (mut chosen, mut best) = (0, (f64::INFINITY, f64::INFINITY));
+    for (slot, old) in boxes.iter().enumerate() {
+        let area = old.area();
+        let growth = old.union(rect).area() - area;
+        if growth < best.0 || growth == best.0 && area < best.1 {
+            (chosen, best) = (slot, (growth, area));
         }
-        chosen
-    })
+    }
+    (chosen, false)
 }
 
 /// Whether an insert may add an entry with the box `rect` to the leaf. A leaf is full with `max`

@@ -8,16 +8,20 @@ use smallvec::SmallVec;
 
 use super::RTree;
 use super::drive::{CHAIN_MAX, RESTARTS_MAX};
-use super::frame::Frame;
+use super::frame::{Frame, Path};
 use crate::page::{Page, Record, Relation, Role};
 use crate::{RTreeError, Rect};
 
 /// A page that may have the entry, and the page from whose entry the search came.
+#[derive(Clone, Copy)]
 struct Visit<'m> {
     frame: Frame<'m>,
     /// The position of the parent in the list of visited inner pages.
     parent: Option<usize>,
 }
+
+/// Pages of a search. That of a usual tree needs no memory of its own.
+type Visits<'m> = SmallVec<[Visit<'m>; 8]>;
 
 /// What a search looks for in a leaf.
 #[derive(Clone, Copy)]
@@ -29,9 +33,9 @@ pub(super) enum Wanted {
 }
 
 /// What a search finds in a page.
-enum Seen<'m> {
-    /// An inner page with children that may have the entry.
-    Inner { level: u8, children: SmallVec<[Frame<'m>; 4]> },
+enum Seen {
+    /// An inner page. Its children that may have the entry are on the list of pages to visit.
+    Inner { level: u8 },
     Leaf {
         found: bool,
         /// The entry waits for the end of its move, which may have been dropped.
@@ -75,7 +79,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         &self,
         rect: &Rect<D>,
         id: u64,
-    ) -> Result<Option<Vec<Frame<'_>>>, RTreeError> {
+    ) -> Result<Option<Path<'_>>, RTreeError> {
         self.search_for(rect, Wanted::Entry(id)).await
     }
 
@@ -84,17 +88,21 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         &self,
         rect: &Rect<D>,
         wanted: Wanted,
-    ) -> Result<Option<Vec<Frame<'_>>>, RTreeError> {
-        let mut inner: Vec<Visit<'_>> = Vec::new();
-        let mut todo =
-            vec![Visit { frame: Frame::root(self.root, &self.hints.root), parent: None }];
+    ) -> Result<Option<Path<'_>>, RTreeError> {
+        let (mut inner, mut todo) = (Visits::new(), Visits::new());
+        todo.push(Visit { frame: Frame::root(self.root, &self.hints.root), parent: None });
         let mut visits = 0;
         while let Some(Visit { frame, parent }) = todo.pop() {
             visits += 1;
-            let look = |page: &Page<'_, D>, hints: _| {
-                (self.look(page, hints, rect, wanted), page.sequence(), page.right())
+            let (left, number) = (todo.len(), inner.len());
+            let visit = || {
+                self.try_page(frame.addr, frame.hint, |page, hints| {
+                    todo.truncate(left);
+                    let mut add = |frame| todo.push(Visit { frame, parent: Some(number) });
+                    let seen = self.look(page, hints, (rect, wanted), &mut add);
+                    (seen, page.sequence(), page.right())
+                })
             };
-            let visit = || self.try_page(frame.addr, frame.hint, look);
             let (seen, sequence, right) = self.drive(visit).await?;
             if frame.link.is_some_and(|link| link.expects != sequence) {
                 if right.is_null() || visits > CHAIN_MAX {
@@ -102,10 +110,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                         self.corrupt(frame.addr, "no right sibling has the expected number")
                     );
                 }
-                todo.push(Visit {
-                    frame: Frame { addr: right, hint: &self.hints.other, ..frame },
-                    parent,
-                });
+                let frame = Frame { addr: right, hint: &self.hints.other, ..frame };
+                todo.insert(left, Visit { frame, parent });
             }
             let seen = match seen {
                 Seen::Leaf { pending: Some(record), .. } => {
@@ -120,8 +126,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             match seen {
                 Seen::Leaf { found: false, .. } => {}
                 Seen::Leaf { found: true, .. } => {
-                    let mut path = vec![frame];
-                    let mut next = parent;
+                    let (mut path, mut next) = (Path::from_iter([frame]), parent);
                     while let Some(visit) = next.map(|at| &inner[at]) {
                         path.push(visit.frame);
                         next = visit.parent;
@@ -129,11 +134,9 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                     path.reverse();
                     return Ok(Some(path));
                 }
-                Seen::Inner { level, children } => {
+                Seen::Inner { level } => {
                     let frame = Frame { level: Some(level), sequence, ..frame };
                     inner.push(Visit { frame, parent });
-                    let parent = Some(inner.len() - 1);
-                    todo.extend(children.into_iter().map(|frame| Visit { frame, parent }));
                 }
             }
         }
@@ -153,6 +156,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             let Some(slot) = slot.and_then(|page| page.find(rect, id)) else {
                 return ControlFlow::Break(());
             };
+            let gone = page.rect(slot);
             page.remove(slot);
             if leaf.link.is_none() {
                 return ControlFlow::Continue(Removed::Plain);
@@ -162,13 +166,9 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 return ControlFlow::Continue(Removed::Emptied);
             }
             self.note_left(page);
-            let (cover, union) = (page.cover(), page.union());
-            if cover == union {
-                return ControlFlow::Continue(Removed::Plain);
-            }
-            page.shrink_cover(&union);
             let known = leaf.is_known(page.sequence());
-            ControlFlow::Continue(if known { Removed::Shrunk(union) } else { Removed::Plain })
+            let shrunk = page.shrink_without(&gone).filter(|_| known);
+            ControlFlow::Continue(shrunk.map_or(Removed::Plain, Removed::Shrunk))
         });
         match removed.await? {
             ControlFlow::Break(()) => return Ok(false),
@@ -185,9 +185,9 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         &'m self,
         page: &Page<'_, D>,
         hints: &'m [Hint],
-        rect: &Rect<D>,
-        wanted: Wanted,
-    ) -> Seen<'m> {
+        (rect, wanted): (&Rect<D>, Wanted),
+        child: &mut impl FnMut(Frame<'m>),
+    ) -> Seen {
         let level = page.level();
         if level == 0 {
             let id = match wanted {
@@ -206,12 +206,17 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             };
             return Seen::Leaf { found, pending };
         }
-        let mut children = SmallVec::new();
+        let (cover, boxes) = (0..self.layout.cover_end(), 0..self.layout.boxes_end());
         page.boxes().select(Relation::Contains, rect, |slot| {
             let hint = hints.get(slot).unwrap_or(&self.hints.other);
-            self.memory.prefetch(hint, 0..self.layout.boxes_end());
-            children.push(Frame::below(level, (page.child(slot), hint), page.link(slot)));
+            if level > 1 {
+                self.memory.prefetch(hint, boxes.clone());
+            } else {
+                self.memory.prefetch(hint, cover.clone());
+                self.memory.prefetch(hint, boxes.end..self.layout.ids_end());
+            }
+            child(Frame::below(level, (page.child(slot), hint), page.link(slot)));
         });
-        Seen::Inner { level, children }
+        Seen::Inner { level }
     }
 }

@@ -22,26 +22,24 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let (mut child, mut cover) = (*child, cover);
         for parent in path.iter().rev() {
             let Some(seen) = child.link else { return Ok(()) };
-            let shrunk = self.change(parent.addr, |page| {
+            let shrunk = self.change_at(parent.addr, parent.hint, |page| {
                 let slot = page.find_child(child.addr).filter(|_| page.level() > 0);
                 let gives_way = self.config.rules.shrinks_give_way;
                 let same = |link: Link| link == seen || !gives_way && link.expects == seen.expects;
                 let Some(slot) = slot.filter(|&slot| same(page.link(slot))) else {
                     return ControlFlow::Break(());
                 };
-                if !page.rect(slot).contains(&cover) {
+                let before = page.rect(slot);
+                if !before.contains(&cover) {
                     // A later shrink of the child was faster. Its box is the smaller one, and the
                     // cover of this page may have become smaller with it.
                     return ControlFlow::Break(());
                 }
                 page.set_rect(slot, &cover);
                 let known = parent.is_known(page.sequence());
-                let (old, union) = (page.cover(), page.union());
-                if parent.link.is_none() || old == union {
-                    return ControlFlow::Continue(None);
-                }
-                page.shrink_cover(&union);
-                ControlFlow::Continue(Some(union).filter(|_| known))
+                let is_root = parent.link.is_none();
+                let shrunk = if is_root { None } else { page.shrink_without(&before) };
+                ControlFlow::Continue(shrunk.filter(|_| known))
             });
             let ControlFlow::Continue(Some(next)) = shrunk.await? else { return Ok(()) };
             (child, cover) = (*parent, next);
