@@ -378,11 +378,12 @@ impl<'a, const D: usize> Page<'a, D> {
 
     /// Copies an entry into a slot of a page of the same level.
     fn copy_entry(&self, from: usize, to: &Page<'_, D>, slot: usize) {
-        let columns = 2 * D + if self.level() > 0 { 2 } else { 1 };
-        for column in 0..columns {
-            to.words.set_word(to.at(column, slot), self.words.word(self.at(column, from)));
+        let (level, layout) = (self.level(), self.layout);
+        let columns = 2 * D + if level > 0 { 2 } else { 1 };
+        for column in (0..columns).map(|column| layout.column(level, column)) {
+            to.words.set_word(column + slot, self.words.word(column + from));
         }
-        if self.level() == 0 {
+        if level == 0 {
             for word in 0..self.layout.payload_words {
                 let value = self.words.word(self.layout.row(from) + word);
                 to.words.set_word(to.layout.row(slot) + word, value);
