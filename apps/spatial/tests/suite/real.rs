@@ -158,20 +158,33 @@ fn all_in_a_window_of_degrees_are_those_of_a_scan() {
 #[test]
 fn the_real_answers_are_the_same_on_all_clusters() {
     let Some([runways_csv, navaids_csv]) = real_data("all clusters") else { return };
-    for query in [
-        format!("query nearest {runways_csv} --data {navaids_csv} --great-circle"),
-        format!("query join {navaids_csv} --data {runways_csv} --within 20km --great-circle"),
-        format!("query window -10,40,5,60 --data {runways_csv}"),
+    // Some clusters, and for the query that takes least, all.
+    let some = [
+        ("shm", 1, "selcc"),
+        ("shm", 2, "sel"),
+        ("shm", 4, "selcc"),
+        ("tcp", 2, "selcc"),
+        ("tcp", 4, "sel"),
+        ("sim", 4, "selcc"),
+    ];
+    let fabrics = ["shm", "tcp", "sim"].into_iter();
+    let fabrics = fabrics.flat_map(|fabric| [1, 2, 4].map(|nodes| (fabric, nodes)));
+    let all = fabrics.flat_map(|(fabric, nodes)| ["selcc", "sel"].map(|by| (fabric, nodes, by)));
+    for (query, clusters) in [
+        (format!("query nearest {runways_csv} --data {navaids_csv} --great-circle"), some.to_vec()),
+        (
+            format!("query join {navaids_csv} --data {runways_csv} --within 20km --great-circle"),
+            some.to_vec(),
+        ),
+        (format!("query window -10,40,5,60 --data {runways_csv}"), all.collect()),
     ] {
         let mut digests = Vec::new();
-        for shape in [
-            "--compute-nodes 1",
-            "--compute-nodes 2",
-            "--compute-nodes 4 --load-by inserts",
-            "--compute-nodes 2 --fabric tcp",
-            "--compute-nodes 4 --fabric sim",
-        ] {
-            let document = document(&format!("{query} --threads 1 {shape}"));
+        for (fabric, nodes, protocol) in clusters {
+            let load = if nodes == 4 { "inserts" } else { "bulk" };
+            let document = document(&format!(
+                "{query} --threads 1 --fabric {fabric} --compute-nodes {nodes} --load-by {load} \
+                 --protocol {protocol}"
+            ));
             digests.push(measure(&document, "answers_digest"));
         }
         assert!(digests.iter().all(|digest| *digest == digests[0]), "{query}: {digests:?}");
@@ -187,11 +200,16 @@ fn processes_give_the_real_answers_too() {
         "query nearest {runways_csv} --data {navaids_csv} -k 20 --great-circle --threads 1 --cache-mb 16"
     );
     let alone = document(&format!("{query} --compute-nodes 1"));
-    for nodes in [1, 2, 4] {
-        let ended = memory.start_program(SPATIAL.0, nodes, &query).wait(Duration::from_secs(240));
+    for (nodes, protocol) in [(1, "selcc"), (2, "sel"), (4, "selcc"), (4, "sel")] {
+        let flags = format!("{query} --protocol {protocol}");
+        let ended = memory.start_program(SPATIAL.0, nodes, &flags).wait(Duration::from_secs(240));
         let together = serde_json::from_str(one_document(&ended)).expect("a document");
         for name in ["answers", "answers_digest"] {
-            assert_eq!(measure(&together, name), measure(&alone, name), "{nodes}: {name}");
+            assert_eq!(
+                measure(&together, name),
+                measure(&alone, name),
+                "{nodes} {protocol}: {name}"
+            );
         }
     }
     memory.end();

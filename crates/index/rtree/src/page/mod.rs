@@ -63,3 +63,8 @@ pub(crate) const LEVEL_MAX: u8 = 63;
 /// of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken(pub(crate) &'static str);
+
+impl Broken {
+    /// The line has another user, or none. It may have been a page of the tree.
+    pub(crate) const FOREIGN: Broken = Broken("not a page of this tree");
+}

@@ -26,15 +26,17 @@ impl<'a, const D: usize> Page<'a, D> {
         let page = Page { words, layout };
         let (first, second) = (words.word(0), words.word(1));
         if first & ((1 << Layout::TAG_BITS) - 1) != layout.tag {
-            return Err(Broken("not a page of this tree"));
+            return Err(Broken::FOREIGN);
         }
+        // The next user of a line may leave the first word of a page that has died.
+        let broken = |what| Err(if page.is_dead() { Broken::FOREIGN } else { Broken(what) });
         let payload_words = (second >> 16 & 0xffff) as usize;
         if (first >> 56) as usize != D || payload_words != layout.payload_words {
-            return Err(Broken("a page of a tree with other dimensions or payloads"));
+            return broken("a page of a tree with other dimensions or payloads");
         }
         let level = page.level();
         if level > LEVEL_MAX || !page.has_room(0) {
-            return Err(Broken("the header contradicts itself"));
+            return broken("the header contradicts itself");
         }
         Ok(page)
     }

@@ -100,21 +100,28 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         hint: &Hint,
         mut change: impl FnMut(&Page<'_, D>) -> ControlFlow<B, C>,
     ) -> Result<ControlFlow<B, C>, RTreeError> {
-        self.drive(|| {
-            let mut guard = self.memory.try_write_at(addr, hint).map_err(Stop::Need)?;
-            let page = Page::open(guard.words(), &self.layout);
-            let page = page.map_err(|broken| Stop::Broken(addr, broken))?;
-            let result = change(&page);
-            if result.is_continue() {
-                page.count_change();
-                guard.mark_dirty(0..self.layout.bytes());
-            }
-            if STRICT {
-                page.check();
-            }
-            Ok(result)
-        })
-        .await
+        self.drive(|| self.try_change(addr, hint, &mut change)).await
+    }
+
+    /// Changes a page that is here, and is probably in the frame of `hint`.
+    pub(super) fn try_change<B, C>(
+        &self,
+        addr: GlobalAddr,
+        hint: &Hint,
+        change: &mut impl FnMut(&Page<'_, D>) -> ControlFlow<B, C>,
+    ) -> Result<ControlFlow<B, C>, Stop> {
+        let mut guard = self.memory.try_write_at(addr, hint).map_err(Stop::Need)?;
+        let page = Page::open(guard.words(), &self.layout);
+        let page = page.map_err(|broken| Stop::Broken(addr, broken))?;
+        let result = change(&page);
+        if result.is_continue() {
+            page.count_change();
+            guard.mark_dirty(0..self.layout.bytes());
+        }
+        if STRICT {
+            page.check();
+        }
+        Ok(result)
     }
 
     /// Writes a page that no other operation can reach yet.

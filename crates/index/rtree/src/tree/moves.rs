@@ -2,11 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use latchwork_cache::Hint;
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_verbs::GlobalAddr;
 
 use super::RTree;
-use crate::page::{Page, Record, Role};
+use super::stop::Stop;
+use crate::page::{Broken, Page, Record, Role};
 use crate::{RTreeError, Rect};
 
 /// An entry with its payload.
@@ -28,37 +30,39 @@ pub(super) enum Answer<const D: usize> {
 }
 
 impl<M: CoherentMemory, const D: usize> RTree<M, D> {
-    /// Reads the leaf that a record names. `None` also if the leaf is no page of the tree any more:
-    /// a leaf with a record stays, so the record is gone.
+    /// Reads the leaf that a record names. `None` also if the line has another user now: a leaf
+    /// with a record stays, so the record is gone. A page of this tree that is damaged is an error,
+    /// because it may have the record. With a damaged tag it looks like the page of another user,
+    /// and no operation that comes from a record can tell them apart.
     async fn look_at<R>(
         &self,
         leaf: GlobalAddr,
         mut read: impl FnMut(&Page<'_, D>) -> Option<R>,
     ) -> Result<Option<R>, RTreeError> {
-        let read = |page: &Page<'_, D>| if page.level() == 0 { read(page) } else { None };
-        match self.read(leaf, read).await {
-            Err(RTreeError::Corrupt { .. }) => Ok(None),
-            Err(RTreeError::Memory(MemoryError::BadAddress { .. })) => Ok(None),
-            found => found,
-        }
+        let hint = self.memory.guess(leaf);
+        let mut read =
+            |page: &Page<'_, D>, _: &[Hint]| if page.level() == 0 { read(page) } else { None };
+        let look = || unless_foreign(self.try_page(leaf, &hint, &mut read), None);
+        unless_freed(self.drive(look).await)
     }
 
-    /// Changes the leaf that a record names, if `change` finds something there.
+    /// Changes the leaf that a record names, if `change` finds something there. As
+    /// [`look_at`](RTree::look_at) for a line that has another user now.
     pub(super) async fn change_leaf<R>(
         &self,
         leaf: GlobalAddr,
         mut change: impl FnMut(&Page<'_, D>) -> Option<R>,
     ) -> Result<Option<R>, RTreeError> {
-        let step = |page: &Page<'_, D>| {
+        let hint = self.memory.guess(leaf);
+        let mut change = |page: &Page<'_, D>| {
             let done = if page.level() == 0 { change(page) } else { None };
             done.map_or(ControlFlow::Break(()), ControlFlow::Continue)
         };
-        match self.change(leaf, step).await {
-            Ok(ControlFlow::Continue(done)) => Ok(Some(done)),
-            Ok(ControlFlow::Break(())) | Err(RTreeError::Corrupt { .. }) => Ok(None),
-            Err(RTreeError::Memory(MemoryError::BadAddress { .. })) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let step = || {
+            let changed = self.try_change(leaf, &hint, &mut change);
+            unless_foreign(changed, ControlFlow::Break(())).map(ControlFlow::continue_value)
+        };
+        unless_freed(self.drive(step).await)
     }
 
     /// Whether the move of an entry that was pending in `leaf` has its step U2. The caller is
@@ -134,5 +138,21 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 None => Answer::Nothing,
             },
         })
+    }
+}
+
+/// The result of a step, or `gone` if the line has another user.
+fn unless_foreign<R>(result: Result<R, Stop>, gone: R) -> Result<R, Stop> {
+    match result {
+        Err(Stop::Broken(_, Broken::FOREIGN)) => Ok(gone),
+        result => result,
+    }
+}
+
+/// The result of an operation, or `None` if the line is free.
+fn unless_freed<R>(result: Result<Option<R>, RTreeError>) -> Result<Option<R>, RTreeError> {
+    match result {
+        Err(RTreeError::Memory(MemoryError::BadAddress { .. })) => Ok(None),
+        result => result,
     }
 }

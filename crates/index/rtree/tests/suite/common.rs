@@ -62,6 +62,28 @@ impl Random {
     }
 }
 
+/// Whether the boxes are at most `distance` apart.
+pub(crate) fn are_near(one: &Rect<2>, two: &Rect<2>, distance: f64) -> bool {
+    let gap = |d: usize| (one.low()[d] - two.high()[d]).max(two.low()[d] - one.high()[d]).max(0.0);
+    gap(0) * gap(0) + gap(1) * gap(1) <= distance * distance
+}
+
+/// The pairs of near entries of two trees, by id.
+pub(crate) async fn joined(
+    one: &RTree<LocalMemory, 2>,
+    two: &RTree<LocalMemory, 2>,
+    distance: f64,
+) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let visit = |one: Entry<'_, 2>, two: Entry<'_, 2>| {
+        found.push((one.id, two.id));
+        ControlFlow::Continue(())
+    };
+    one.join(two, distance, visit).await.expect("memory is in order");
+    found.sort_unstable();
+    found
+}
+
 /// The entries that intersect a window, by id.
 pub(crate) async fn intersecting<const D: usize>(
     tree: &RTree<LocalMemory, D>,

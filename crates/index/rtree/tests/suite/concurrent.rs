@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use latchwork_coherence::testing::{LocalMemory, LocalNode, Settings, executor};
-use latchwork_rtree::{Entry, RTree, RTreeConfig, RTreeError, RTreeRules, Rect};
+use latchwork_rtree::{Entry, NewEntry, RTree, RTreeConfig, RTreeError, RTreeRules, Rect};
 use latchwork_runtime::Handle;
 
 use crate::common::{Random, check, fan_out_3, in_worlds, intersecting};
@@ -302,7 +302,7 @@ async fn polled<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
 }
 
 #[test]
-fn a_pool_that_is_full_in_a_split_is_an_error_and_the_tree_stays_whole() {
+fn a_pool_that_is_full_in_a_split_or_a_load_is_an_error_and_the_tree_stays_whole() {
     for lines_max in 1..12 {
         let mut executor = executor(lines_max);
         let settings = Settings { lines_max: lines_max as usize, ..Settings::CALM };
@@ -311,19 +311,56 @@ fn a_pool_that_is_full_in_a_split_is_an_error_and_the_tree_stays_whole() {
         executor.block_on(async move {
             let tree = RTree::<_, 2>::create(memory, fan_out_3(0)).await.expect("a root");
             let mut random = Random::new(lines_max);
-            let mut sure = Vec::new();
-            let mut full = 0;
+            // A load that needs too many pages leaves an empty tree and no page.
+            let many = (0..60).map(|id| {
+                let rect = random.rect(30, 5);
+                NewEntry { rect, id, payload: Vec::new() }
+            });
+            let loaded = tree.bulk_load(many.collect()).await;
+            assert!(matches!(loaded, Err(RTreeError::Memory(_))), "{loaded:?}");
+            check(&tree, &node, 0).await;
+            let mut sure: BTreeMap<u64, Rect<2>> = BTreeMap::new();
+            let (mut full, mut moved) = (0, 0);
             for id in 0..60 {
-                match tree.insert(&random.rect(30, 5), id, &[]).await {
-                    Ok(()) => sure.push(id),
+                let rect = random.rect(30, 5);
+                match tree.insert(&rect, id, &[]).await {
+                    Ok(()) => _ = sure.insert(id, rect),
                     Err(RTreeError::Memory(_)) => full += 1,
                     Err(error) => panic!("{error}"),
+                }
+                let some = random.below(id + 1);
+                if let Some((id, old)) = sure.range_mut(some..).next() {
+                    let new = random.rect(30, 5);
+                    match tree.update(old, *id, &new, &[]).await {
+                        Ok(is_there) => {
+                            assert!(is_there, "{id} is not at {old:?}");
+                            (*old, moved) = (new, moved + 1);
+                        }
+                        // The entry is at one of both places.
+                        Err(RTreeError::Memory(_)) => {
+                            let count = intersecting(&tree, &new).await;
+                            if count.contains(id) && !intersecting(&tree, old).await.contains(id) {
+                                *old = new;
+                            }
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
                 }
                 tree.validate().await.expect("whole");
             }
             assert!(full > 0, "the pool was never full");
-            assert_eq!(intersecting(&tree, &Rect::EVERYTHING).await, sure);
-            check(&tree, &node, sure.len()).await;
+            assert!(moved > 0, "no entry moved");
+            let left: Vec<u64> = sure.keys().copied().collect();
+            assert_eq!(intersecting(&tree, &Rect::EVERYTHING).await, left);
+            for (id, rect) in &sure {
+                match tree.remove(rect, *id).await {
+                    Ok(is_there) => assert!(is_there, "{id} is not at {rect:?}"),
+                    // The entry is gone. Its page waits for the next writer.
+                    Err(RTreeError::Memory(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            check(&tree, &node, 0).await;
         });
     }
 }

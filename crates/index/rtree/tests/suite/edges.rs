@@ -48,6 +48,32 @@ fn a_tree_of_no_entry_and_of_one_answers_everything() {
 }
 
 #[test]
+fn what_is_not_a_number_or_not_finite_is_an_error_or_has_an_answer() {
+    in_worlds(1, |node, _, memory| async move {
+        let tree = RTree::<_, 2>::create(memory, fan_out_3(0)).await.expect("room");
+        let at = |id: u64| NewEntry { rect: point([id as f64, 0.0]), id, payload: Vec::new() };
+        let infinite = NewEntry { rect: point([0.0, f64::INFINITY]), id: 9, payload: Vec::new() };
+        let loaded = tree.bulk_load(vec![at(1), infinite.clone(), at(2)]).await;
+        assert!(matches!(loaded, Err(RTreeError::NotFinite)), "{loaded:?}");
+        check(&tree, &node, 0).await;
+        tree.bulk_load((0..20).map(at).collect()).await.expect("room");
+        let nothing = |_: Entry<'_, 2>, _: Entry<'_, 2>| ControlFlow::Continue(());
+        let joined = tree.join(&tree, f64::NAN, nothing).await;
+        assert!(matches!(joined, Err(RTreeError::NotANumber { .. })), "{joined:?}");
+        for coordinate in [f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN] {
+            // The squares of all distances are infinite, so the ids decide.
+            let near = tree.nearest([coordinate, coordinate], 3).await.expect("found");
+            assert_eq!(near.iter().map(|one| one.id).collect::<Vec<_>>(), [0, 1, 2]);
+            assert!(near.iter().all(|one| one.distance_squared == f64::INFINITY));
+        }
+        assert!(!tree.remove(&infinite.rect, 9).await.expect("no"), "an infinite box");
+        let half = rect([5.0, f64::NEG_INFINITY], [f64::INFINITY, f64::INFINITY]);
+        assert_eq!(intersecting(&tree, &half).await, (5..20).collect::<Vec<_>>());
+        check(&tree, &node, 20).await;
+    });
+}
+
+#[test]
 fn an_update_to_a_box_that_is_none_is_an_error_and_changes_nothing() {
     in_worlds(1, |node, _, memory| async move {
         let tree = RTree::<_, 2>::create(memory, fan_out_3(4)).await.expect("room");
@@ -135,7 +161,7 @@ fn a_million_identical_boxes_are_all_found() {
     let memory = LocalNode::new(settings).worker(executor.handle());
     executor.block_on(async move {
         let config = RTreeConfig::default();
-        let tree = RTree::<LocalMemory, 2>::create(memory, config).await.expect("room");
+        let tree = RTree::<LocalMemory, 2>::create(memory.clone(), config).await.expect("room");
         let same = rect([1.0, 1.0], [2.0, 2.0]);
         for id in 0..COUNT {
             tree.insert(&same, id, &[]).await.expect("room");
@@ -147,5 +173,12 @@ fn a_million_identical_boxes_are_all_found() {
         assert!(tree.remove(&same, COUNT / 2).await.expect("removed"));
         let statistics = tree.validate().await.expect("whole");
         assert_eq!(statistics.entries, COUNT - 1);
+        for packing in [Packing::SortTileRecursive, Packing::Hilbert] {
+            let tree = RTree::<LocalMemory, 2>::create(memory.clone(), config).await.expect("room");
+            let all = (0..COUNT).map(|id| NewEntry { rect: same, id, payload: Vec::new() });
+            tree.bulk_load_by(all.collect(), packing).await.expect("room");
+            assert_eq!(tree.count(&same).await.expect("counted"), COUNT);
+            assert_eq!(tree.validate().await.expect("whole").entries, COUNT);
+        }
     });
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use latchwork_coherence::testing::LocalMemory;
 use latchwork_rtree::{Entry, NewEntry, Packing, RTree, RTreeConfig, RTreeError, Rect};
 
-use crate::common::{Random, check, fan_out_3, in_worlds, intersecting};
+use crate::common::{Random, are_near, check, fan_out_3, in_worlds, intersecting};
 
 type Model<const D: usize> = Vec<(Rect<D>, u64)>;
 
@@ -221,15 +221,9 @@ fn joins_of_trees_of_any_heights_are_those_of_lists() {
                 };
                 a.join(b, distance, visit).await.expect("joined");
                 found.sort_unstable();
-                let near = |one: &Rect<2>, two: &Rect<2>| {
-                    let gap = |d: usize| {
-                        (one.low()[d] - two.high()[d]).max(two.low()[d] - one.high()[d]).max(0.0)
-                    };
-                    gap(0) * gap(0) + gap(1) * gap(1) <= distance * distance
-                };
                 let mut expected: Vec<(u64, u64)> = Vec::new();
                 for (one, i) in models_a {
-                    let near = models_b.iter().filter(|(two, _)| near(one, two));
+                    let near = models_b.iter().filter(|(two, _)| are_near(one, two, distance));
                     expected.extend(near.map(|(_, j)| (*i, *j)));
                 }
                 expected.sort_unstable();

@@ -9,24 +9,33 @@ use latchwork_coherence::testing::{LocalMemory, LocalNode, Settings, executor};
 use latchwork_rtree::{Entry, RTree, RTreeConfig, Rect};
 use latchwork_verbs::GlobalAddr;
 
-use crate::common::{Random, fan_out_3};
+use crate::common::{Random, fan_out_3, joined};
 
 /// The entries that stay, which every query must find.
 const STAY: u64 = 40;
 
-/// Inserts and removes entries of its own, and queries after each step.
+/// Inserts, moves and removes entries of its own, and queries after each step.
 async fn work(memory: LocalMemory, root: GlobalAddr, config: RTreeConfig, thread: u64) {
     let tree = RTree::<_, 2>::open(memory, root, config).await.expect("a tree");
     let mut random = Random::new(thread);
     let mut mine: Vec<(Rect<2>, u64)> = Vec::new();
-    for step in 0..10_000 {
-        if random.below(2) == 0 || mine.is_empty() {
-            let (rect, id) = (random.rect(30, 6), (thread << 32) + step);
-            tree.insert(&rect, id, &[]).await.expect("room");
-            mine.push((rect, id));
-        } else {
-            let (rect, id) = mine.swap_remove(random.below(mine.len() as u64) as usize);
-            assert!(tree.remove(&rect, id).await.expect("removed"), "{id} is gone");
+    for step in 0..5000 {
+        let at = random.below(mine.len().max(1) as u64) as usize;
+        match (random.below(3), mine.get_mut(at)) {
+            (1, Some((rect, id))) => {
+                let new = random.rect(30, 6);
+                assert!(tree.update(rect, *id, &new, &[]).await.expect("room"), "{id} is gone");
+                *rect = new;
+            }
+            (2, Some(_)) => {
+                let (rect, id) = mine.swap_remove(at);
+                assert!(tree.remove(&rect, id).await.expect("removed"), "{id} is gone");
+            }
+            _ => {
+                let (rect, id) = (random.rect(30, 6), (thread << 32) + step);
+                tree.insert(&rect, id, &[]).await.expect("room");
+                mine.push((rect, id));
+            }
         }
         let mut found = BTreeSet::new();
         let visit = |entry: Entry<'_, 2>| {
@@ -39,6 +48,10 @@ async fn work(memory: LocalMemory, root: GlobalAddr, config: RTreeConfig, thread
             mine.iter().all(|(_, id)| found.contains(id)),
             "an entry of this thread was missed"
         );
+        if step % 250 == 0 {
+            let pairs: BTreeSet<_> = joined(&tree, &tree, 0.0).await.into_iter().collect();
+            assert!((0..STAY).all(|id| pairs.contains(&(id, id))), "a pair that stays was missed");
+        }
         let near = tree.nearest(random.rect::<2>(30, 1).low(), 10_000).await.expect("in order");
         assert!(near.iter().filter(|one| one.id < STAY).count() == STAY as usize);
     }

@@ -2,7 +2,7 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, ScenarioStoreOrder, YcsbLoad,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, RtreeLoad, ScenarioStoreOrder, YcsbLoad,
 };
 use latchwork_hunt::{Scenario, SeededBug, Workload, WorldCheck, run_on_threads};
 
@@ -57,6 +57,19 @@ fn memory() {
 #[test]
 fn locks() {
     clean(&Workload::Locks(LocksLoad::default()));
+}
+
+/// With few frames, pages of the tree leave the caches all the time.
+#[test]
+fn boxes() {
+    let workload = Workload::Rtree(RtreeLoad { boxes: 80, dropped: 10, entries_per_page: 3 });
+    for (protocol, frames) in Protocol::ALL.into_iter().flat_map(|one| [(one, 24), (one, 128)]) {
+        let scenario = Scenario { frames, ..scenario(protocol, workload.clone()) };
+        let report = run_on_threads(&scenario, |_| {});
+        assert_eq!(report.failure, None, "{}", scenario.to_toml());
+        // A task that knows of no box has nothing to move.
+        assert!(report.operations > scenario.total_operations() * 9 / 10, "{}", report.operations);
+    }
 }
 
 #[test]

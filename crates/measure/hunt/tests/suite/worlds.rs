@@ -66,6 +66,11 @@ fn locks() {
 }
 
 #[test]
+fn boxes() {
+    all_struck(&clean(WorkloadKind::Rtree, 100));
+}
+
+#[test]
 fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
 }
