@@ -12,6 +12,7 @@ use latchwork_cluster::{ClusterConfig, Embedded, Member, Worker};
 use latchwork_coherence::CoherentMemory;
 use latchwork_engine::NodeSettings;
 use latchwork_memnode::PoolSettings;
+use latchwork_rtree::{NewEntry, RTree, RTreeConfig, RTreeError, Rect};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Ordering};
 use latchwork_verbs::GlobalAddr;
 
@@ -26,6 +27,8 @@ const MANY: usize = 16;
 const SCANNED: usize = 30;
 /// With this number of keys the tree has three levels of pages of 512 bytes.
 const KEYS: u64 = 800;
+/// The points of the R-tree stand in a square with this side. It has two levels of pages.
+const SIDE: u64 = 12;
 const LINES: usize = 30;
 const NODES: usize = 2;
 const WORKERS: usize = 2;
@@ -48,14 +51,25 @@ enum Path {
     Get,
     GetMany,
     Scan,
+    Window,
+    Nearest,
     TryRead,
     Read,
     Sweep,
 }
 
 /// The paths that obtain missing lines come first.
-const PATHS: [Path; 7] =
-    [Path::Get, Path::TryGet, Path::GetMany, Path::Scan, Path::Read, Path::TryRead, Path::Sweep];
+const PATHS: [Path; 9] = [
+    Path::Get,
+    Path::TryGet,
+    Path::GetMany,
+    Path::Scan,
+    Path::Window,
+    Path::Nearest,
+    Path::Read,
+    Path::TryRead,
+    Path::Sweep,
+];
 
 impl Path {
     fn name(self) -> &'static str {
@@ -64,6 +78,8 @@ impl Path {
             Path::Get => "tree get",
             Path::GetMany => "tree get of many, 16 keys",
             Path::Scan => "tree scan",
+            Path::Window => "R-tree, window of 4 points",
+            Path::Nearest => "R-tree, nearest 3 points",
             Path::TryRead => "line read, plain function",
             Path::Read => "line read",
             Path::Sweep => "sweep of the executor",
@@ -97,6 +113,7 @@ impl Turns {
 /// The shared state of all readers.
 struct Shared {
     root: GlobalAddr,
+    boxes: GlobalAddr,
     lines: Vec<GlobalAddr>,
     /// The number of readers that have read all data once.
     warm: AtomicUsize,
@@ -110,6 +127,7 @@ struct Reader<'a> {
     shared: &'a Shared,
     member: Member,
     tree: Tree<Worker>,
+    boxes: RTree<Worker, 2>,
 }
 
 pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
@@ -140,8 +158,19 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
         Ok::<_, latchwork_blink::TreeError>(tree.root())
     });
     let root = root.map_err(text)?;
+    let boxes = latchwork_benches::on_first(&cluster, async |member| {
+        let boxes = RTree::create(member.memory.clone(), RTreeConfig::default()).await?;
+        let points = (0..SIDE * SIDE).map(|id| {
+            let rect = Rect::point([(id % SIDE) as f64, (id / SIDE) as f64])?;
+            Ok(NewEntry { rect, id, payload: Vec::new() })
+        });
+        boxes.bulk_load(points.collect::<Result<_, RTreeError>>()?).await?;
+        Ok::<_, RTreeError>(boxes.root())
+    });
+    let boxes = boxes.map_err(text)?;
     let shared = &Shared {
         root,
+        boxes,
         lines,
         warm: AtomicUsize::new(0),
         turns: Turns { next: Mutex::new(Some(0)), changed: Condvar::new() },
@@ -151,7 +180,9 @@ pub(crate) fn run(spoil: Option<Spoil>) -> Result<(), String> {
     let ends = cluster.run(async |member| {
         let tree = Tree::open(member.memory.clone(), shared.root, TreeConfig::default()).await;
         let tree = tree.map_err(text)?;
-        let end = Reader { shared, member, tree }.take_part().await;
+        let boxes = RTree::open(member.memory.clone(), shared.boxes, RTreeConfig::default()).await;
+        let boxes = boxes.map_err(text)?;
+        let end = Reader { shared, member, tree, boxes }.take_part().await;
         if end.is_err() {
             shared.warm.store(GAVE_UP, Ordering::Release);
             shared.turns.set(None);
@@ -172,6 +203,7 @@ impl Reader<'_> {
         // lines can move to the others.
         self.until_warm(me).await?;
         self.tree.count().await.map_err(text)?;
+        self.boxes.count(&Rect::EVERYTHING).await.map_err(text)?;
         for &line in &self.shared.lines {
             self.member.memory.read(line, |_| ()).await.map_err(text)?;
         }
@@ -239,6 +271,15 @@ impl Reader<'_> {
                     let visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
                     let from = Bound::Included(key.as_slice());
                     self.tree.scan_up(from, SCANNED, visit).await.map_err(text)? > 0
+                }
+                Path::Window => {
+                    let low = [i as f64 % (SIDE - 1) as f64, (i * 7) as f64 % (SIDE - 1) as f64];
+                    let window = Rect::new(low, low.map(|at| at + 1.0)).map_err(text)?;
+                    self.boxes.count(&window).await.map_err(text)? == 4
+                }
+                Path::Nearest => {
+                    let at = [i as f64 % SIDE as f64, (i * 7) as f64 % SIDE as f64];
+                    self.boxes.nearest(at, 3).await.map_err(text)?.len() == 3
                 }
                 Path::TryRead => self.member.memory.try_read(line).is_ok_and(|seen| {
                     let word = seen.words().u64(64);
