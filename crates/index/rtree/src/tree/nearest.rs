@@ -117,6 +117,10 @@ impl<'m, const D: usize> Search<'m, D> {
     /// number that is added.
     fn window(&self, bound: f64) -> Rect<D> {
         let reach = bound.sqrt() * (1.0 + 4.0 * f64::EPSILON) + 1.5e-154;
+        if reach == f64::INFINITY {
+            // An infinite point less an infinite reach is not a number.
+            return Rect::EVERYTHING;
+        }
         Rect::from_parts(self.point.map(|at| at - reach), self.point.map(|at| at + reach))
     }
 
