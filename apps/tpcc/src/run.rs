@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::tally::Tally;
 use crate::transactions::{Buffers, Ended, Failure, attempt};
-use crate::worker_barrier::WorkerBarrier;
+use crate::worker_barrier::{self, WorkerBarrier};
 
 /// The interval at which a waiting terminal checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
@@ -160,6 +160,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError>
         let _ = writing.await;
     }
     if let (Some(all), Some(partitioned)) = (&run.partitions, &runner.partitioned) {
+        runner.stay().await;
         all.leave(&run.session, partitioned, &run.phase, &member).await?;
     }
     run.session.end_phase(&run.phase, &member).await?;
@@ -254,6 +255,18 @@ impl Runner {
                 return true;
             }
             self.handle.sleep_until(until.min(now + LOOK)).await;
+        }
+    }
+
+    /// Stays until the run is over, so that the time of the barriers begins then: a worker may have
+    /// no terminals. A run without a time is given up when no worker gets on.
+    async fn stay(&self) {
+        let mut done = self.run.phase.done();
+        while self.pause(worker_barrier::WAIT).await {
+            let before = std::mem::replace(&mut done, self.run.phase.done());
+            if done == before && !self.run.course.is_timed() {
+                return;
+            }
         }
     }
 

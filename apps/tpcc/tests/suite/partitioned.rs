@@ -56,6 +56,13 @@ fn every_scheme_is_serializable_in_virtual_time() {
 }
 
 #[test]
+fn a_worker_without_terminals_waits_for_the_end_of_a_long_run() {
+    let shape = "-w 2 --compute-nodes 2 --threads 3 --fabric sim";
+    let document = document(&format!("{SMALL} {shape} --partitioned --set wait=on --time 300"));
+    assert!(document["throughput_ops_s"].as_f64().is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
 fn the_baseline_has_partitions_too() {
     for fabric in ["shm", "sim"] {
         recorded(&format!("--protocol sel --operations 300 --threads 1 --fabric {fabric}"));

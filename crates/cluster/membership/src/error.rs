@@ -38,6 +38,25 @@ pub enum MembershipError {
         /// The reason, and a remedy.
         why: String,
     },
+    /// The files of a store cannot be read or written at the moment: the disk is full or fails, or
+    /// the directory is gone. The store may come back.
+    #[error("the store in {} cannot be used now: {why}", .path.display())]
+    Files {
+        /// The directory.
+        path: PathBuf,
+        /// The reason, and a remedy.
+        why: String,
+    },
+    /// The nodes of a store in a directory do not share this process's boot of the machine.
+    #[error(
+        "the cluster in {} has living nodes on another machine, or in a container with a boot id of its own; \
+         all nodes of a directory share one machine and its clock: use etcd://HOST:PORT/CLUSTER for several",
+        .path.display()
+    )]
+    OtherBoot {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A state file is foreign, changed or incomplete.
     #[error(
         "{} is not the state of a cluster: {why}; end the cluster's processes, remove its directory, start anew",
@@ -236,6 +255,7 @@ impl MembershipError {
             MembershipError::Unreachable { .. }
                 | MembershipError::Locked { .. }
                 | MembershipError::Deadline { .. }
+                | MembershipError::Files { .. }
         )
     }
 }

@@ -57,7 +57,7 @@ fn keep(shared: &Shared) {
         !interval.is_zero() && interval < shared.ttl,
         "a lease ends before it is renewed"
     );
-    let mut late = Occasions::default();
+    let (mut late, mut failures) = (Occasions::default(), Occasions::default());
     // The first renewal comes at once, because joining may have used most of the lease.
     let mut pause = Duration::ZERO;
     while !shared.board.pause(pause) {
@@ -73,16 +73,25 @@ fn keep(shared: &Shared) {
                 }
                 pause = interval.saturating_sub(since_boot().saturating_sub(sent));
             }
-            Err(error) if error.is_passing() => {
-                shared.board.trouble(error.to_string());
-                pause = interval / 4;
-            }
-            Err(error) => {
+            // Only the store can say that it has ended the lease. Whatever else it says, the lease
+            // is valid until its time is over.
+            Err(MembershipError::LeaseEnded) => {
                 // A node that has left needs no warning.
                 if shared.check() != Err(MembershipError::Left) {
-                    tracing::warn!(node = %shared.me.node, %error, "the lease cannot be renewed");
+                    tracing::warn!(node = %shared.me.node, "the store has ended the lease");
                 }
                 shared.lease.end();
+            }
+            Err(error) => {
+                if failures.is_due() {
+                    let left = shared.lease.left();
+                    tracing::warn!(
+                        node = %shared.me.node, %error, ?left, times = failures.0,
+                        "the lease cannot be renewed now"
+                    );
+                }
+                shared.board.trouble(error.to_string());
+                pause = interval / 4;
             }
         }
         if !shared.lease.is_valid() {

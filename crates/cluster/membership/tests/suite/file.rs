@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use latchwork_membership::{FileStore, MemberState, Membership, MembershipError, Store, open};
+use latchwork_membership::{
+    FileStore, Joining, MemberState, Membership, MembershipError, Store, open,
+};
 
 use crate::common;
 use crate::common::{LONG, Place, compute, compute_as, now};
@@ -29,8 +31,10 @@ fn rewrite(place: &Place, change: impl Fn(&str) -> String) {
 #[test]
 fn a_store_from_before_the_machine_was_started_anew_has_only_dead_nodes() {
     let place = Place::file();
-    let node = place.join(compute_as(5)).unwrap();
-    let left = place.join(compute_as(6)).unwrap();
+    // The next process watches the store for the length of the lease.
+    let ttl = Duration::from_secs(2);
+    let node = place.join(Joining { ttl, ..compute_as(5) }).unwrap();
+    let left = place.join(Joining { ttl, ..compute_as(6) }).unwrap();
     left.leave().unwrap();
     node.decide("fact", b"stays").unwrap();
     // The leaked copy is never dropped, so the node does not end during the test.
@@ -90,6 +94,43 @@ fn a_node_loses_its_lease_when_its_directory_is_removed() {
     assert!(begin.elapsed() < LONG);
     let error = node.fact("x").unwrap_err();
     assert!(error.to_string().contains("removed"), "{error}");
+}
+
+/// A directory at the place of a new state file: no write succeeds.
+fn fill_disk(place: &Place) -> PathBuf {
+    let new = directory(place).join("state.new");
+    while fs::create_dir(&new).is_err() {}
+    new
+}
+
+#[test]
+fn a_node_outlives_a_disk_that_is_full_for_less_than_its_lease() {
+    let place = Place::file();
+    let ttl = Duration::from_secs(4);
+    let node = place.join(common::compute_for(ttl)).unwrap();
+    let full = fill_disk(&place);
+    let error = node.wait(ttl / 2, |_| false).unwrap_err();
+    assert!(matches!(error, MembershipError::Deadline { .. }), "{error}");
+    assert!(error.to_string().contains("is there space left"), "{error}");
+    fs::remove_dir(full).unwrap();
+    let error = node.wait(ttl, |_| false).unwrap_err();
+    assert!(matches!(error, MembershipError::Deadline { .. }), "{error}");
+    assert!(node.lease().is_valid());
+    node.leave().unwrap();
+}
+
+#[test]
+fn a_node_ends_on_a_full_disk_when_its_lease_is_over_and_not_before() {
+    let place = Place::file();
+    let ttl = Duration::from_secs(2);
+    let node = place.join(common::compute_for(ttl)).unwrap();
+    let before = now();
+    let _full = fill_disk(&place);
+    let error = node.wait(LONG, |_| false).unwrap_err();
+    assert_eq!(error, MembershipError::LeaseEnded);
+    // The last renewal was at most one interval, a fifth of the lease, before the disk was full.
+    let lasted = before.elapsed();
+    assert!(lasted > ttl / 2 && lasted < ttl, "{lasted:?}");
 }
 
 #[test]

@@ -19,6 +19,26 @@ pub(super) const CONFIG: &str = "LATCHWORK_CONFIG";
 const OF_TESTS: &[&str] = &["LATCHWORK_MODEL_GIB", "LATCHWORK_SEEDS", "LATCHWORK_WORLDS"];
 const OF_TESTS_PREFIX: &[&str] = &["LATCHWORK_TEST_", "LATCHWORK_TXN_KILL_", "LATCHWORK_WAL_KILL_"];
 
+/// Whether Kubernetes has set the variable, for a service whose name begins like the product.
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_port = |three: &[&str]| {
+        let [word, number, protocol] = three else { return false };
+        *word == "PORT"
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && matches!(*protocol, "TCP" | "UDP" | "SCTP")
+    };
+    match words[..] {
+        [.., "SERVICE", "HOST"] => true,
+        [.., "PORT"] if ["tcp://", "udp://", "sctp://"].iter().any(|at| value.starts_with(at)) => {
+            true
+        }
+        _ => {
+            words.windows(2).any(|two| two == ["SERVICE", "PORT"]) || words.windows(3).any(is_port)
+        }
+    }
+}
+
 /// The values of the environment for a program. An empty variable is ignored.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -31,6 +51,7 @@ pub(super) fn read(
         .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
         .filter(|(name, _)| name != CONFIG && !OF_TESTS.contains(&name.as_str()))
         .filter(|(name, _)| !OF_TESTS_PREFIX.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|(name, value)| !is_of_a_service(name, &value.to_string_lossy()))
         .collect();
     // Sorted, so that of several errors the same error is always reported.
     variables.sort();

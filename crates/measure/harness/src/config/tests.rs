@@ -217,6 +217,25 @@ fn variables_of_other_programs_and_of_tests_are_nobodys_business() {
 }
 
 #[test]
+fn what_kubernetes_says_of_a_service_of_our_name_is_no_flag() {
+    let service = [
+        ("LATCHWORK_SERVICE_HOST", "10.96.0.12"),
+        ("LATCHWORK_SERVICE_PORT", "7000"),
+        ("LATCHWORK_SERVICE_PORT_STORE", "7000"),
+        ("LATCHWORK_PORT", "tcp://10.96.0.12:7000"),
+        ("LATCHWORK_PORT_7000_TCP", "tcp://10.96.0.12:7000"),
+        ("LATCHWORK_PORT_7000_TCP_PROTO", "tcp"),
+        ("LATCHWORK_PORT_7000_TCP_PORT", "7000"),
+        ("LATCHWORK_PORT_7000_TCP_ADDR", "10.96.0.12"),
+        ("LATCHWORK_MEMNODE_0_PORT_53_UDP_ADDR", "10.96.0.12"),
+        ("LATCHWORK_THREADS_PORT", "udp://10.96.0.12:53"),
+    ];
+    assert_eq!(good("threads = 2", &service, "").threads, 2);
+    let line = wrong("", &[("LATCHWORK_PORT", "7000")], "");
+    assert!(line.contains("LATCHWORK_PORT"), "{line}");
+}
+
+#[test]
 fn the_environment_names_the_file_unless_the_command_line_does() {
     let (one, two) = (file("threads = 2"), file("threads = 3"));
     let one = one.path().to_str().expect("text");

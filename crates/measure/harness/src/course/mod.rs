@@ -350,6 +350,11 @@ impl Course {
         self.stage.load(Ordering::Acquire) == OVER
     }
 
+    /// Whether the measured part ends at a time.
+    pub fn is_timed(&self) -> bool {
+        self.plan.time.is_some()
+    }
+
     /// The time at which the measured part began. Not valid before the measured part.
     pub fn from(&self) -> Time {
         self.marks.lock().from

@@ -25,7 +25,7 @@ impl Lock {
         limit: Duration,
     ) -> Result<Self, MembershipError> {
         let deadline = Deadline::after(limit);
-        let failed = |error: io::Error| MembershipError::Directory {
+        let failed = |error: io::Error| MembershipError::Files {
             path: path.parent().unwrap_or(path).to_owned(),
             why: format!("its lock file: {error}; were its files removed?"),
         };

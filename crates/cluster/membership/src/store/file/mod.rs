@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 10;
 const _: () = assert!(LOOKS > 0 && LOOK.as_millis() > 0, "a waiting process spins");
 
+/// The time that a call waits before it fails because of the files.
+const RETRY: Duration = Duration::from_millis(20);
+
 /// A store in a directory, for processes of one machine.
 ///
 /// A transaction takes the directory's lock and reads the state file. If the transaction changes
@@ -35,9 +38,13 @@ const _: () = assert!(LOOKS > 0 && LOOK.as_millis() > 0, "a waiting process spin
 /// a process crashes, the kernel frees the lock, and the node's lease ends in time.
 ///
 /// The file is not synced to the disk. When the machine goes down, all nodes of the cluster go down
-/// too. After the next start, the file may be older, damaged or missing. If the file is older, the
-/// first process ends all leases. If the file is damaged, calls fail. If the file is missing,
-/// [`FileStore::open`] makes an empty one.
+/// too. After the next start, the file may be older, damaged or missing. If the file is damaged,
+/// calls fail. If the file is missing, [`FileStore::open`] makes an empty one.
+///
+/// The file says for which boot its leases count. A process with another boot id watches the file
+/// for the length of the longest lease. If no node renews its lease, the machine has booted since,
+/// and the process ends all leases. Otherwise the nodes live on another machine, or in another
+/// container, and the process is refused.
 pub struct FileStore {
     directory: PathBuf,
     boot: String,
@@ -69,17 +76,74 @@ impl FileStore {
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .map_err(|error| refuse(format!("the machine does not say its boot id ({error})")))?;
-        let store = FileStore { boot: boot.trim().to_owned(), directory: directory.clone() };
+        if has_clock_of_its_own() {
+            return Err(refuse(
+                "this process has a boot clock of its own, so leases would end at other times than for other processes; \
+                 start it without a time namespace, or use etcd"
+                    .into(),
+            ));
+        }
+        FileStore::open_at_boot(directory, boot.trim().to_owned(), limit)
+    }
+
+    fn open_at_boot(
+        directory: PathBuf,
+        boot: String,
+        limit: Duration,
+    ) -> Result<Self, MembershipError> {
+        let store = FileStore { boot, directory };
         File::options().create(true).append(true).open(store.lock_path()).map_err(|error| {
-            refuse(format!("it is not writable ({error}); change its mode, or name another place"))
+            MembershipError::Directory {
+                path: store.directory.clone(),
+                why: format!(
+                    "it is not writable ({error}); change its mode, or name another place"
+                ),
+            }
         })?;
-        let _lock = store.lock(limit)?;
-        if store.state_path().try_exists().map_err(|error| store.failed(&error))? {
-            store.read()?;
-        } else {
+        let lock = store.lock(limit)?;
+        if !store.state_path().try_exists().map_err(|error| store.failed(&error))? {
             store.write(&Image { boot: store.boot.clone(), state: State::default() })?;
         }
+        let image = store.read()?;
+        drop(lock);
+        if image.boot != store.boot {
+            store.take_over(image, limit)?;
+        }
         Ok(store)
+    }
+
+    /// Ends all leases of `old`, the state of another boot, if no node renews one of them.
+    fn take_over(&self, old: Image, limit: Duration) -> Result<(), MembershipError> {
+        let longest = old.state.leases.values().map(|term| term.ttl).max().unwrap_or_default();
+        let watched = Deadline::after(longest);
+        if !longest.is_zero() {
+            tracing::info!(
+                directory = %self.directory.display(), lease = ?longest,
+                "the store is from before a reboot, or its nodes run elsewhere: waits for a lease to see which"
+            );
+        }
+        loop {
+            let lock = self.lock(limit)?;
+            let mut now = self.read()?;
+            if now.boot == self.boot {
+                return Ok(());
+            }
+            if now != old {
+                return Err(self.of_another_boot());
+            }
+            let Some(left) = watched.left() else {
+                // The clock began anew, and no process that held a lease exists any more.
+                now.boot.clone_from(&self.boot);
+                now.state.expire_all();
+                return self.write(&now);
+            };
+            drop(lock);
+            sleep(left.min(LOOKS * LOOK));
+        }
+    }
+
+    fn of_another_boot(&self) -> MembershipError {
+        MembershipError::OtherBoot { path: self.directory.clone() }
     }
 
     /// The directory.
@@ -100,7 +164,7 @@ impl FileStore {
     }
 
     fn failed(&self, error: &io::Error) -> MembershipError {
-        MembershipError::Directory {
+        MembershipError::Files {
             path: self.directory.clone(),
             why: format!("its state file: {error}; was it removed while its processes ran?"),
         }
@@ -131,7 +195,7 @@ impl FileStore {
     fn write(&self, image: &Image) -> Result<(), MembershipError> {
         let new = self.directory.join("state.new");
         fs::write(&new, image.encode()).and_then(|()| fs::rename(&new, self.state_path())).map_err(
-            |error| MembershipError::Directory {
+            |error| MembershipError::Files {
                 path: self.directory.clone(),
                 why: format!("it cannot be written ({error}); is there space left?"),
             },
@@ -145,18 +209,27 @@ impl FileStore {
         limit: Duration,
         change: impl FnOnce(&mut State, Duration) -> R,
     ) -> Result<R, MembershipError> {
+        let changed = self.change_now(limit, change);
+        if let Err(MembershipError::Files { .. }) = changed {
+            // Callers try again.
+            sleep(RETRY.min(limit));
+        }
+        changed
+    }
+
+    fn change_now<R>(
+        &self,
+        limit: Duration,
+        change: impl FnOnce(&mut State, Duration) -> R,
+    ) -> Result<R, MembershipError> {
         let _lock = self.lock(limit)?;
         let old = self.read()?;
+        if old.boot != self.boot {
+            return Err(self.of_another_boot());
+        }
         let mut new = old.clone();
         let now = since_boot();
-        if new.boot == self.boot {
-            new.state.expire(now);
-        } else {
-            // The machine has booted since the file was written. The clock began anew, and no
-            // process that held a lease exists any more.
-            new.boot.clone_from(&self.boot);
-            new.state.expire_all();
-        }
+        new.state.expire(now);
         let result = change(&mut new.state, now);
         strict_assert!(new.state.revision >= old.state.revision, "the revision of a store falls");
         strict_assert!(
@@ -176,12 +249,22 @@ impl FileStore {
         look: impl FnOnce(&State) -> R,
     ) -> Result<R, MembershipError> {
         let image = self.read()?;
-        let due = image.state.next_end().is_some_and(|end| end <= since_boot());
-        if due || image.boot != self.boot {
+        if image.boot != self.boot {
+            return Err(self.of_another_boot());
+        }
+        if image.state.next_end().is_some_and(|end| end <= since_boot()) {
             return self.change(limit, |state, _| look(state));
         }
         Ok(look(&image.state))
     }
+}
+
+/// Whether the clock since the boot is another one for this process than for the machine.
+fn has_clock_of_its_own() -> bool {
+    // Without the file there are no time namespaces. A line: clock, seconds, nanoseconds.
+    let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let mut lines = offsets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.any(|words| matches!(words[..], ["boottime", ref offset @ ..] if offset.iter().any(|part| *part != "0")))
 }
 
 impl Store for FileStore {
@@ -229,9 +312,7 @@ impl Store for FileStore {
             }
             let Some(left) = deadline.left() else { return Ok(false) };
             if header.next_end.is_some_and(|end| end <= since_boot()) {
-                // This process ends the lease. A state from before the boot is rare here: usually
-                // the caller has read the store before this call, and that read has replaced such a
-                // state.
+                // This process ends the lease.
                 match self.change(left, |state, _| state.revision) {
                     Ok(_) | Err(MembershipError::Locked { .. }) => {}
                     Err(error) => return Err(error),
@@ -248,5 +329,53 @@ impl Store for FileStore {
                 (file, header) = self.header()?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_millis(500);
+
+    fn open(directory: &Path, boot: &str) -> Result<FileStore, MembershipError> {
+        FileStore::open_at_boot(directory.to_owned(), boot.to_owned(), Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_newcomer_with_another_boot_id_changes_nothing_while_nodes_live() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), "one").unwrap();
+        let lease = store.grant(TTL, TTL).unwrap().id;
+        let state = || fs::read(directory.path().join("state")).unwrap();
+        std::thread::scope(|scope| {
+            let newcomer = scope.spawn(|| open(directory.path(), "another").map(drop));
+            while !newcomer.is_finished() {
+                store.keep_alive(lease, TTL).unwrap();
+                sleep(TTL / 5);
+            }
+            let refused = newcomer.join().unwrap();
+            assert!(matches!(refused, Err(MembershipError::OtherBoot { .. })), "{refused:?}");
+        });
+        assert!(String::from_utf8(state()).unwrap().contains("boot one\n"));
+        store.keep_alive(lease, TTL).unwrap();
+    }
+
+    #[test]
+    fn after_a_reboot_the_first_process_ends_all_leases_and_the_old_boot_writes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let before = open(directory.path(), "one").unwrap();
+        let lease = before.grant(TTL, TTL).unwrap().id;
+        let begin = since_boot();
+        let after = open(directory.path(), "two").unwrap();
+        assert!(since_boot() - begin >= TTL, "it watched for a whole lease");
+        assert_eq!(after.keep_alive(lease, TTL), Err(MembershipError::LeaseEnded));
+        let late = before.keep_alive(lease, TTL);
+        assert!(matches!(late, Err(MembershipError::OtherBoot { .. })), "{late:?}");
+        // Without leases there is no node to wait for.
+        after.revoke(after.grant(TTL, TTL).unwrap().id, TTL).unwrap();
+        let begin = since_boot();
+        open(directory.path(), "three").unwrap();
+        assert!(since_boot() - begin < TTL);
     }
 }
