@@ -352,8 +352,10 @@ impl Selcc {
     /// Requests the line for its waiters, unless they have to hold off.
     pub(crate) fn request_for_waiters(&self, site: &mut LatchSite<'_>) {
         let Some(mode) = site.local.waiters.wanted() else { return };
-        if !holds_off(site, mode) && !site.line.machine.is_wanted() {
-            self.drive(site, Event::Want(want(mode)));
+        // An access that came during the lease may want less than one that waits since before.
+        let want = want(mode);
+        if !holds_off(site, mode) && site.line.machine.wanted() < Some(want) {
+            self.drive(site, Event::Want(want));
         }
     }
 

@@ -147,6 +147,12 @@ impl Line {
         self.want.is_some()
     }
 
+    /// What local code waits for.
+    #[inline]
+    pub fn wanted(&self) -> Option<Want> {
+        self.want
+    }
+
     /// Whether a request of this node to `peer` is open.
     pub fn is_asking(&self, peer: ComputeNodeId) -> bool {
         matches!(self.phase, Phase::Asking { open, .. } if open.contains(peer))
