@@ -1,6 +1,7 @@
 //! [`JoinError`]: the reason why a process cannot be a node.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use latchwork_membership::{MembershipError, NodeName};
@@ -30,6 +31,16 @@ pub enum JoinError {
          cluster, or use another fabric"
     )]
     OtherMachine,
+    /// The directory of the cluster is on another file system here.
+    #[error(
+        "{} of this process is not that of the cluster's nodes: another container has shared memory of its own. Share it \
+         (for example --ipc of Docker, or one volume that --set shm-dir names in all of them), or use --fabric tcp",
+        .directory.display()
+    )]
+    OtherMemory {
+        /// The directory that the first node chose.
+        directory: PathBuf,
+    },
     /// The sockets could not be used.
     #[error(transparent)]
     Tcp(#[from] TcpError),

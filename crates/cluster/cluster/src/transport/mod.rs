@@ -112,24 +112,43 @@ fn place(
         shm::ShmFabric::in_directory(place, shm::ShmConfig::default())
     };
     let wanted = wanted.unwrap_or_else(|| PathBuf::from(SHARED_DIRECTORY));
+    // The other processes may have been started elsewhere.
+    let wanted = std::path::absolute(&wanted).unwrap_or(wanted);
     let first = match membership.fact(PLACE)? {
         None => Some(fabric(&wanted)?),
         Some(_) => None,
     };
-    let mine = format!("{}\n{}", machine(), wanted.display());
+    let mine = format!("{}\n{}\n{}", machine(), mount(&wanted), wanted.display());
     let decided = membership.decide(PLACE, mine.as_bytes())?;
     let decided = String::from_utf8_lossy(&decided);
-    match decided.split_once('\n') {
-        Some((there, directory)) if there == machine() => {
-            let directory = PathBuf::from(directory);
-            let fabric = match first {
-                Some(fabric) if directory == wanted => fabric,
-                _ => fabric(&directory)?,
-            };
-            Ok((directory, fabric))
-        }
-        _ => Err(JoinError::OtherMachine),
+    let mut parts = decided.splitn(3, '\n');
+    let (there, mounted, directory) = (parts.next(), parts.next(), parts.next());
+    let (Some(there), Some(mounted), Some(directory)) = (there, mounted, directory) else {
+        return Err(JoinError::OtherMachine);
+    };
+    if there != machine() {
+        return Err(JoinError::OtherMachine);
     }
+    let directory = PathBuf::from(directory);
+    let fabric = match first {
+        Some(fabric) if directory == wanted => fabric,
+        _ => {
+            // Checked before the directory is made and cleaned.
+            let here = directory.ancestors().find(|at| at.exists()).map(mount);
+            if here.is_some_and(|here| here != mounted) {
+                return Err(JoinError::OtherMemory { directory });
+            }
+            fabric(&directory)?
+        }
+    };
+    Ok((directory, fabric))
+}
+
+/// The file system of a path, which processes of one machine call alike. Two containers have file
+/// systems of their own at one path.
+fn mount(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).map_or_else(|_| "none".to_owned(), |at| at.dev().to_string())
 }
 
 /// The kernel's boot id of this machine. It is empty where the system offers none.
@@ -303,5 +322,50 @@ fn shm_name(name: NodeName) -> shm::ShmNodeName {
     match name {
         NodeName::Memory(id) => shm::ShmNodeName::Memory(id),
         NodeName::Compute(id) => shm::ShmNodeName::Compute(id),
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod tests {
+    use latchwork_membership::{Joining, MemoryStore, Role};
+
+    use super::*;
+
+    fn member() -> Membership {
+        let store = Arc::new(MemoryStore::new());
+        Membership::join(store, "place", Joining::new(Role::Compute)).expect("a member")
+    }
+
+    #[test]
+    fn a_process_with_shared_memory_of_its_own_is_refused_and_makes_nothing() {
+        let (membership, dir) = (member(), tempfile::tempdir().expect("a directory"));
+        let there = dir.path().join("theirs");
+        // Another container has another file system at the same place.
+        let decided = format!("{}\n{}\n{}", machine(), "0", there.display());
+        membership.decide(PLACE, decided.as_bytes()).expect("the first decision");
+        let refused = place(&membership, None, &shm::HugePages::default());
+        let Err(error @ JoinError::OtherMemory { .. }) = refused else { panic!("not refused") };
+        assert!(error.to_string().contains("--fabric tcp"), "{error}");
+        assert!(!there.exists(), "nothing was made");
+    }
+
+    #[test]
+    fn all_processes_use_the_directory_of_the_first_wherever_they_start() {
+        let (membership, dir) = (member(), tempfile::tempdir().expect("a directory"));
+        let huge_pages = shm::HugePages::default();
+        let first = place(&membership, Some(dir.path().join("shared")), &huge_pages);
+        let (first, _fabric) = first.expect("a place");
+        let (next, _fabric) = place(&membership, None, &huge_pages).expect("the same place");
+        assert_eq!((&first, first.is_absolute()), (&next, true));
+        let relative = std::path::absolute("here").expect("a working directory");
+        let decided = |wanted: &str| {
+            let membership = member();
+            let (directory, fabric) =
+                place(&membership, Some(wanted.into()), &huge_pages).expect("a place");
+            drop(fabric);
+            std::fs::remove_dir_all(&directory).expect("made");
+            directory
+        };
+        assert_eq!(decided("here"), relative);
     }
 }
