@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::common;
+
 const CLUSTER: &str = env!("CARGO_BIN_EXE_cluster");
 /// The id of a user that has no files here.
 const OTHER: u32 = 65534;
@@ -63,7 +65,7 @@ fn what_is_another_users_stays_with_a_line_that_names_the_user() {
     let program = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir();
     let program = program.expect("a directory");
     let copy = program.path().join("cluster");
-    fs::copy(CLUSTER, &copy).expect("room");
+    common::copy(Path::new(CLUSTER), &copy);
     let shared = program.path().join("shared");
     fs::create_dir(&shared).expect("room");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).expect("this user's own");
