@@ -62,8 +62,8 @@ fn worker(
     seconds: u64,
     current: &Path,
 ) -> Result<Option<String>, String> {
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-    let mut command = Command::new(program);
+    // A new build may replace this program's file. The link still leads to the running program.
+    let mut command = Command::new("/proc/self/exe");
     command.arg(target.name).arg("--worker").arg(current);
     command.args(["--time", &seconds.to_string(), "--seed", &seed.to_string()]);
     command.arg("--corpus").arg(&cli.corpus);

@@ -41,8 +41,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     let out = files.join("out");
     let file =
         latchwork_files::scratch(&out).map_err(|error| AppError::unwritable(&out, &error))?;
-    let own = std::env::current_exe().unwrap_or_default().display().to_string();
-    let wrapped = node::wrap(&own, Signal::KILL.as_raw(), &words);
+    let wrapped = node::wrap(&scratch.program(), Signal::KILL.as_raw(), &words);
     let mut child = Command::new(&wrapped[0])
         .args(&wrapped[1..])
         .env(MARK, scratch.mark())

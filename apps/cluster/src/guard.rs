@@ -28,6 +28,7 @@ use latchwork_runtime::Clock;
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 
 use crate::args;
+use crate::own::Own;
 use crate::proc::{parent, space, started};
 use crate::signals::Signals;
 use crate::tell;
@@ -62,6 +63,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Scratch {
     mark: String,
     directories: [PathBuf; 2],
+    own: Own,
     /// The time that processes have to end by themselves.
     patience: Duration,
     guard: Child,
@@ -87,8 +89,8 @@ impl Scratch {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             AppError::Failed(format!("{what}: {error}"))
         };
-        let own = std::process::id();
-        let started = started(own).ok_or_else(|| failed("/proc cannot be read", &own))?;
+        let owner = std::process::id();
+        let started = started(owner).ok_or_else(|| failed("/proc cannot be read", &owner))?;
         let space = space().ok_or_else(|| failed("/proc cannot be read", &"ns/pid"))?;
         for left in sweep(&places(), &space) {
             // A directory that cannot be removed belongs to another user, so it stays.
@@ -97,12 +99,12 @@ impl Scratch {
             }
         }
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{PREFIX}{space}-{own}-{started}-{number}");
+        let mark = format!("{PREFIX}{space}-{owner}-{started}-{number}");
         let directories = directories(&mark);
-        let program = std::env::current_exe()
-            .map_err(|error| failed("this program's file is unknown", &error))?;
-        let mut guard = Command::new(program)
-            .args(["guard", "--mark", &mark, "--owner", &own.to_string()])
+        let own = Own::open()?;
+        let mut guard = Command::new(own.path())
+            .arg0("cluster")
+            .args(["guard", "--mark", &mark, "--owner", &owner.to_string()])
             .args(["--patience", &patience.as_secs_f64().to_string()])
             .args(&directories)
             .env_remove(MARK)
@@ -119,7 +121,7 @@ impl Scratch {
                 .read_line(&mut said)
                 .map_err(|error| failed("the guard cannot be heard", &error))?;
         }
-        let scratch = Scratch { mark, directories, patience, guard, pipe };
+        let scratch = Scratch { mark, directories, own, patience, guard, pipe };
         if said.trim_end() != READY {
             return Err(failed("the guard does not watch", &"see above"));
         }
@@ -131,6 +133,11 @@ impl Scratch {
 
     pub(crate) fn mark(&self) -> &str {
         &self.mark
+    }
+
+    /// The path of this program, for the processes of the run.
+    pub(crate) fn program(&self) -> String {
+        self.own.path()
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -47,7 +47,7 @@ struct Complaint {
 
 /// The common environment of all processes of a run.
 pub(crate) struct Surroundings<'a> {
-    /// This program's file.
+    /// The path of this program, for its children.
     pub(crate) own: &'a str,
     pub(crate) mark: &'a str,
     pub(crate) results: &'a Path,

@@ -34,6 +34,7 @@ mod live;
 mod matrix;
 mod node;
 mod outcome;
+mod own;
 mod plan;
 mod proc;
 mod results;

@@ -68,9 +68,7 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     let directory = results::prepare(&run.results)?;
     let scratch = Scratch::make(run.kill_after)?;
     let plan = Plan::of(run, &layout(scratch.mark(), &directory))?;
-    let own = std::env::current_exe()
-        .map_err(|error| AppError::Failed(format!("this program's file is unknown: {error}")))?;
-    let own = own.display().to_string();
+    let own = scratch.program();
     let around = Surroundings {
         own: &own,
         mark: scratch.mark(),

@@ -1,5 +1,7 @@
 //! A matrix of experiments, and its table.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::common;
@@ -23,6 +25,14 @@ repeat = 2
 fn matrix(place: &Place, text: &str, flags: &str) -> common::Ended {
     std::fs::write(place.path("some.toml"), text).expect("a file");
     place.start(&format!("matrix some.toml {flags}")).wait()
+}
+
+/// Whether a program of some case has written that it has begun.
+fn has_begun(place: &Place) -> bool {
+    let entries = std::fs::read_dir(place.path("all")).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path().join("1/C1.err"))
+        .any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("begun")))
 }
 
 #[test]
@@ -132,19 +142,35 @@ fn existing_results_are_not_run_again_without_a_request() {
     assert_eq!(ended.err.matches(": 10 /s").count(), 1, "{}", ended.err);
 }
 
+/// Bug: after a new build in the same directory no case began, because the path of the running program led
+/// to no file.
+#[test]
+fn a_new_build_does_not_disturb_the_cases_that_are_left() {
+    let place = Place::new();
+    let text = MATRIX.split("[[cases]]").next().unwrap_or_default();
+    let cases = "on = ['processes', 'namespaces']\nfabric = 'tcp'\narguments = ['waits', 'good']\n";
+    std::fs::write(place.path("some.toml"), format!("{text}[[cases]]\n{cases}")).expect("a file");
+    let program = place.path("cluster");
+    common::copy(Path::new(common::CLUSTER), &program);
+    let running = place.start_program(&program, "matrix some.toml --results all");
+    assert!(common::wait_until(|| has_begun(&place)), "the first case");
+    std::fs::remove_file(&program).expect("a file");
+    common::script(&program, "#!/bin/sh\nexit 9\n");
+    std::fs::write(place.path("go"), "").expect("a file");
+    let ended = running.wait();
+    let mut failed = ended.out.lines().filter(|line| line.contains("FAILED"));
+    // Some machines permit no namespaces.
+    let others = failed.find(|line| !line.contains("not permitted here"));
+    assert!(ended.out.contains("| 1 good |") && others.is_none(), "{}{}", ended.out, ended.err);
+}
+
 #[test]
 fn a_signal_ends_it_with_a_table_of_what_is_there() {
     let place = Place::new();
     let text = MATRIX.replace("['good', 'fails']", "['good', 'in-order', 'silent']");
     std::fs::write(place.path("some.toml"), text).expect("a file");
     let running = place.start("matrix some.toml --results all --only shm");
-    let begun = || {
-        let entries = std::fs::read_dir(place.path("all")).into_iter().flatten().flatten();
-        entries
-            .map(|entry| entry.path().join("1/C1.err"))
-            .any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("begun")))
-    };
-    assert!(common::wait_until(begun), "the second case");
+    assert!(common::wait_until(|| has_begun(&place)), "the second case");
     running.signal("TERM");
     let ended = running.wait();
     assert_eq!(ended.status, Some(143), "{}", ended.err);

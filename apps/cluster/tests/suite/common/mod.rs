@@ -1,6 +1,7 @@
 //! Clusters of stand-ins: scripts that behave like memory nodes and programs, as far as the process
 //! that starts them can see.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ case $how-$id in
     unsound-1) document failed ;;
     unsound-*) ;;
     silent-*) ;;
+    waits-1) echo begun >&2; until [ -e "$TEST_OF_CLUSTERS/go" ]; do sleep 0.02; done; document ok ;;
+    waits-*) ;;
     # Not before another is there to be ended.
     fails-2) until [ -e "$TEST_OF_CLUSTERS/there" ]; do sleep 0.02; done; echo "program: it broke" >&2; exit 3 ;;
     fails-*) trap 'exit 4' TERM; : >"$TEST_OF_CLUSTERS/there"; while :; do sleep 0.02; done ;;
@@ -136,7 +139,12 @@ impl Place {
 
     /// Starts the command in this directory.
     pub(crate) fn start(&self, arguments: &str) -> Running {
-        self.start_command(latchwork_processes::command(CLUSTER), arguments)
+        self.start_program(CLUSTER, arguments)
+    }
+
+    /// Starts a copy of the command in this directory.
+    pub(crate) fn start_program(&self, program: impl AsRef<OsStr>, arguments: &str) -> Running {
+        self.start_command(latchwork_processes::command(program), arguments)
     }
 
     /// Runs a program with the stand-ins, started by a shell with this line.
