@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     // The end of the input ends the process. If this program is killed, the guard ends the process.
     Signals::ignore();
-    let scratch = Scratch::make(PATIENCE)?;
+    let scratch = Scratch::make(PATIENCE, false)?;
     let files = scratch.directory().join("files");
     fs::create_dir(&files).map_err(|error| AppError::unwritable(&files, &error))?;
     let place = files.display().to_string();

@@ -62,7 +62,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// The directories of a run, watched by a guard.
 pub(crate) struct Scratch {
     mark: String,
-    directories: [PathBuf; 2],
+    /// The first is in `$TMPDIR`. The second, for shared memory, exists only if nodes share memory.
+    directories: Vec<PathBuf>,
     own: Own,
     /// The time that processes have to end by themselves.
     patience: Duration,
@@ -84,7 +85,7 @@ pub(crate) fn directories(mark: &str) -> [PathBuf; 2] {
 
 impl Scratch {
     /// Removes what killed runs have left, and creates the directories of a run.
-    pub(crate) fn make(patience: Duration) -> Result<Scratch, AppError> {
+    pub(crate) fn make(patience: Duration, shares_memory: bool) -> Result<Scratch, AppError> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             AppError::Failed(format!("{what}: {error}"))
@@ -100,7 +101,8 @@ impl Scratch {
         }
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{PREFIX}{space}-{owner}-{started}-{number}");
-        let directories = directories(&mark);
+        let mut directories = Vec::from(directories(&mark));
+        directories.truncate(if shares_memory { 2 } else { 1 });
         let own = Own::open()?;
         let mut guard = Command::new(own.path())
             .arg0("cluster")

@@ -6,12 +6,12 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use latchwork_harness::AppError;
 use rustix::fs::{Mode, OFlags, open};
 
-/// The running program's file. A new build may replace the file by another one of the same name; what
-/// is started by [`Own::path`] still is the running program.
+/// The running program's file. A new build may replace the file by another one of the same name.
+/// [`Own::path`] still leads to the running program then.
 ///
-/// Children inherit the descriptor, because a wrapper such as nsenter may start the program in turn. So
-/// `/proc/self/exe` would be the wrapper. Another process's `/proc/PID/exe` cannot be read from a user
-/// namespace.
+/// Children inherit the descriptor, because a wrapper such as nsenter may start the program in
+/// turn. `/proc/self/exe` would be the wrapper there, and another process's `/proc/PID/exe` cannot
+/// be read from a user namespace.
 pub(crate) struct Own(OwnedFd);
 
 impl Own {

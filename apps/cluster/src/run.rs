@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_harness::AppError;
 use latchwork_harness::outcome::is_for_people_only;
 
-use crate::args::{Place, Run};
+use crate::args::{Fabric, Place, Run};
 use crate::guard::{Scratch, directories};
 use crate::live::{Surroundings, written};
 use crate::outcome::Outcome;
@@ -65,8 +65,9 @@ fn layout(mark: &str, results: &Path) -> Layout {
 pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcome, AppError> {
     // An impossible run is refused before any file is removed.
     Plan::of(run, &layout("latchwork-cluster-RUN", &run.results))?;
+    let shares_memory = run.fabric() == Fabric::Shm;
     let directory = results::prepare(&run.results)?;
-    let scratch = Scratch::make(run.kill_after)?;
+    let scratch = Scratch::make(run.kill_after, shares_memory)?;
     let plan = Plan::of(run, &layout(scratch.mark(), &directory))?;
     let own = scratch.program();
     let around = Surroundings {

@@ -142,8 +142,8 @@ fn existing_results_are_not_run_again_without_a_request() {
     assert_eq!(ended.err.matches(": 10 /s").count(), 1, "{}", ended.err);
 }
 
-/// Bug: after a new build in the same directory no case began, because the path of the running program led
-/// to no file.
+/// Bug: after a new build in the same directory no case began, because the path of the running
+/// program led to no file.
 #[test]
 fn a_new_build_does_not_disturb_the_cases_that_are_left() {
     let place = Place::new();

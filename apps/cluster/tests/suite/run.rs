@@ -162,6 +162,26 @@ fn nothing_is_left_when_time_is_over() {
     assert!(ended.err.contains("cluster: the time limit of 0.5 s is over"), "{}", ended.err);
 }
 
+/// Bug: a run over sockets ended where no file can be created in shared memory, as in some
+/// containers.
+#[test]
+fn only_nodes_that_share_memory_need_a_directory_in_it() {
+    let place = Place::new();
+    let user = if rustix::process::geteuid().is_root() { "" } else { "--user --map-root-user" };
+    let line = format!(
+        r#"exec unshare --mount {user} sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$0" "$@"' "$0" "$@""#
+    );
+    let ended = place.start_by(&line, "--fabric tcp", "good").wait();
+    if ended.err.starts_with("unshare: ") || ended.err.starts_with("mount: ") {
+        eprintln!("skipped: {}", ended.err.trim());
+        return;
+    }
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let ended = place.start_by(&line, "--fabric shm", "good").wait();
+    assert_ne!(ended.status, Some(0), "{}", ended.err);
+    assert!(ended.err.contains("cluster: /dev/shm/latchwork-cluster-"), "{}", ended.err);
+}
+
 #[test]
 fn what_is_left_by_one_killed_together_with_its_guard_is_removed_by_the_next() {
     let place = Place::new();
