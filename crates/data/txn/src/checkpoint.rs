@@ -65,7 +65,7 @@ impl<M: LineLocks> Database<M> {
             continues.push((log.node(), log.rotate(handle, deadline).await?));
         }
         strict_assert!(continues.len() == logs.len(), "a log has no segment to continue in");
-        let writer = CheckpointWriter::begin(directory, floor, continues)?;
+        let mut writer = CheckpointWriter::begin(directory, floor, continues)?;
         let mut part = writer.part()?;
         let mut rows = self.write_rows(self.definitions(), &mut part).await?;
         for name in self.table_names().await? {
@@ -74,12 +74,7 @@ impl<M: LineLocks> Database<M> {
         }
         let bytes = part.bytes();
         part.finish()?;
-        for log in &logs {
-            // The log becomes durable and begins a new segment. So a log that later loses its last
-            // segment loses no commit that the checkpoint contains, and that loss can be accepted.
-            log.flush(handle, deadline).await?;
-            log.rotate(handle, deadline).await?;
-        }
+        writer.settle(&logs, handle, deadline).await?;
         writer.publish()?;
         let mut segments_removed = 0;
         for (node, _) in directory.segments() {

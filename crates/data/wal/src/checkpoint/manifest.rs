@@ -9,17 +9,21 @@ use crate::storage::Storage;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
 const MAGIC: [u8; 8] = *b"LATCHCKP";
+/// The flag of [settled](Manifest::settled) ends, beside the number of open logs.
+const SETTLED: u32 = 1 << 16;
 
 /// The content of the file `CHECKPOINT`.
 ///
 /// ```text
-///  | magic | version u32 | open logs u32 | database | number | floor | parts u32 |
+///  | magic | version u32 | open logs u16 | flags u16 | database | number | floor | parts u32 |
 ///  | bytes u64, entries u64   of each part |
 ///  | node u32, segment u64    of each log that was open: the first segment that replay needs |
 ///  | logs u32 |
 ///  | node u32, segment u64, bytes u64, records u64, through u64   of each log |
 ///  | crc of all before |
 /// ```
+///
+/// Flag 1: the ends of the logs are [settled](Manifest::settled).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Manifest {
     pub(crate) database: DatabaseId,
@@ -31,16 +35,21 @@ pub(crate) struct Manifest {
     pub(crate) parts: Vec<Part>,
     /// For each log that was open at the checkpoint, the first segment that replay needs.
     pub(crate) continues: BTreeMap<NodeId, u64>,
-    /// The durable end of each log just before the checkpoint was put in place. The checkpoint may
-    /// contain the writes of commits up to that end.
+    /// The end of each log that the checkpoint needs: it contains no write of a record behind it.
     pub(crate) logs: BTreeMap<NodeId, CheckpointedEnd>,
+    /// No record up to these ends has seen a record behind them. So none of them is given up for a
+    /// record behind them.
+    pub(crate) settled: bool,
 }
 
-/// The durable end of a log just before a checkpoint was put in place.
+/// The end of a log that a checkpoint needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CheckpointedEnd {
+    /// The records up to this end were durable when the checkpoint was put in place. With
+    /// [`CommitMode::Async`](crate::CommitMode::Async) the last of them may stand behind the
+    /// segment and the bytes that it states.
     pub(crate) end: LogEnd,
-    /// The highest timestamp in the log.
+    /// The highest timestamp in the log when the checkpoint was put in place.
     pub(crate) through: Timestamp,
 }
 
@@ -59,7 +68,8 @@ impl Manifest {
             "the parts of a checkpoint are numbered with 32 bits"
         );
         bytes.extend(VERSION.to_le_bytes());
-        bytes.extend((self.continues.len() as u32).to_le_bytes());
+        let settled = if self.settled { SETTLED } else { 0 };
+        bytes.extend((self.continues.len() as u32 | settled).to_le_bytes());
         bytes.extend(self.database.0.to_le_bytes());
         bytes.extend(self.number.to_le_bytes());
         bytes.extend(self.floor.0.to_le_bytes());
@@ -116,7 +126,8 @@ impl Manifest {
     }
 
     fn fields(mut reader: Reader<'_>) -> Option<Manifest> {
-        let nodes = reader.u32()?;
+        let open = reader.u32()?;
+        let (nodes, settled) = (open & !SETTLED, open & SETTLED != 0);
         let (database, number) = (DatabaseId(reader.u64()?), reader.u64()?);
         let (floor, count) = (Timestamp(reader.u64()?), reader.u32()?);
         let (mut parts, mut continues) = (Vec::new(), BTreeMap::new());
@@ -135,7 +146,7 @@ impl Manifest {
         let crc = reader.u32();
         // The number of the next checkpoint must fit too.
         (crc.is_some() && reader.0.is_empty() && number < u64::MAX).then_some(())?;
-        Some(Manifest { database, number, floor, parts, continues, logs })
+        Some(Manifest { database, number, floor, parts, continues, logs, settled })
     }
 
     /// Whether the checkpoint covers the whole log of `node`, which has `groups` records: the
@@ -228,6 +239,7 @@ mod tests {
             parts: vec![Part { bytes: 4096, entries: 9 }, Part { bytes: 64, entries: 0 }],
             continues: [(NodeId(0), 4), (NodeId(5), 1)].into(),
             logs: [(NodeId(0), CheckpointedEnd { end, through: Timestamp(u64::MAX) })].into(),
+            settled: true,
         }
     }
 

@@ -7,6 +7,7 @@
 //!   CheckpointWriter::begin(floor)
 //!     PartWriter, PartWriter ..    each a file of its own: groups of entries, each with its timestamp
 //!     PartWriter::finish           sync
+//!   CheckpointWriter::settle       all logs durable; their ends noted; each begins a segment
 //!   CheckpointWriter::publish      sync the directory: all parts are durable
 //!                                  write CHECKPOINT.new, sync
 //!                                  rename it to CHECKPOINT, sync the directory     <- it counts from here

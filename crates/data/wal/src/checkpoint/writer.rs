@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use latchwork_runtime::sync::{Arc, Mutex};
+use latchwork_runtime::{Handle, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
-use super::Manifest;
 use super::manifest::Part;
+use super::{CheckpointedEnd, Manifest};
 use crate::format::{Content, FILE_HEADER, FileHeader, LogRecord, LogRecordKind, finish, names};
 use crate::storage::File;
-use crate::{LogDirectory, LogEntry, NodeId, Timestamp, WalError};
+use crate::{Log, LogDirectory, LogEnd, LogEntry, NodeId, Timestamp, WalError};
 
 /// The size in bytes at which a record of entries is written.
 const GROUP_BYTES: usize = 64 << 10;
@@ -29,6 +30,9 @@ pub struct CheckpointWriter {
     number: u64,
     floor: Timestamp,
     continues: BTreeMap<NodeId, u64>,
+    /// The ends of the logs that the checkpoint needs; `None` before
+    /// [`settle`](CheckpointWriter::settle).
+    ends: Option<BTreeMap<NodeId, LogEnd>>,
     parts: Arc<Mutex<Parts>>,
     published: bool,
 }
@@ -68,6 +72,7 @@ impl CheckpointWriter {
             number,
             floor,
             continues: continues.into_iter().collect(),
+            ends: None,
             parts: Arc::default(),
             published: false,
         })
@@ -103,6 +108,55 @@ impl CheckpointWriter {
         })
     }
 
+    /// Settles how much of each log the checkpoint needs. The call comes behind the last entry, and
+    /// `logs` are all open logs.
+    ///
+    /// 1. Each log becomes durable, and with it all that the entries were read from.
+    /// 2. The ends of all logs at one moment are noted. Only what stands behind them can be
+    ///    [given up](crate::Opening::accept_loss) as long as the checkpoint is in place.
+    /// 3. Each log begins a segment. So logs that lose their last segments still reach these ends.
+    ///
+    /// Without this call, all that is durable when the checkpoint is put in place is needed.
+    ///
+    /// # Errors
+    /// As [`Log::flush`] and [`Log::rotate`].
+    pub async fn settle(
+        &mut self,
+        logs: &[&Log],
+        handle: &Handle,
+        deadline: Time,
+    ) -> Result<(), WalError> {
+        // By node, so that no log is held twice.
+        let logs: BTreeMap<NodeId, &Log> = logs.iter().map(|log| (log.node(), *log)).collect();
+        for log in logs.values() {
+            log.flush(handle, deadline).await?;
+        }
+        let ends = {
+            let _held: Vec<_> = logs.values().map(|log| log.hold()).collect();
+            self.directory.visible_ends()
+        };
+        for log in logs.values() {
+            log.rotate(handle, deadline).await?;
+        }
+        let durable = self.directory.log_ends();
+        if ends.iter().any(|(node, end)| durable[node].end.is_short_of(end)) {
+            // Records that others could see were refused, which happens only when a log is closed.
+            return Err(WalError::Closed);
+        }
+        self.ends = Some(ends);
+        Ok(())
+    }
+
+    /// The ends of the logs, as the manifest states them.
+    fn logs(&self) -> BTreeMap<NodeId, CheckpointedEnd> {
+        let mut logs = self.directory.log_ends();
+        if let Some(ends) = &self.ends {
+            logs.retain(|node, _| ends.contains_key(node));
+            logs.iter_mut().for_each(|(node, log)| log.end = ends[node]);
+        }
+        logs
+    }
+
     /// Replaces the previous checkpoint by this one. After the return, the segments that the
     /// checkpoint makes unnecessary may be [removed](LogDirectory::remove_through).
     ///
@@ -133,7 +187,8 @@ impl CheckpointWriter {
             floor: self.floor,
             parts,
             continues: std::mem::take(&mut self.continues),
-            logs: self.directory.log_ends(),
+            logs: self.logs(),
+            settled: self.ends.is_some(),
         };
         strict_assert!(
             manifest.floor >= self.directory.floor(),

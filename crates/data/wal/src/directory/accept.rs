@@ -18,10 +18,13 @@
 //! 4. By 2 and 3, no remaining commit has seen a lost commit of another node.
 //! 5. No remaining commit has seen a lost commit of its own node. A commit is appended after every
 //!    commit of its own node that it has seen, and logs are cut to prefixes.
-//! 6. The checkpoint shows only commits from before it was put in place. The checkpoint states how
-//!    many records each log had at that time. A cut below that number is an error, with one
-//!    exception. If the timestamps of all these records are up to the floor, the checkpoint
-//!    contains them, so they count as left.
+//! 6. The checkpoint shows only commits up to the ends that it states
+//!    ([`settle`](crate::CheckpointWriter::settle)). A log that can be read only to a point before
+//!    its end is an error, with one exception. If the timestamps of all these records are up to the
+//!    floor, the checkpoint contains them, so they count as left. Step 3 cuts no log before its
+//!    end: these ends are of one moment, so no record up to them has seen a record behind them.
+//!    A mark may state more than that moment, because its batch goes on behind the end. For the
+//!    records up to the end it is not used.
 //! 7. The remaining commits behave as in the history in which the lost commits had aborted. Each
 //!    remaining commit has read only versions of remaining commits, by 4 and 5. Replay gives each
 //!    key the latest of the remaining versions. That history is serializable: each of its conflicts
@@ -49,6 +52,8 @@ struct Scan {
     unread: u64,
     /// The position and the content of each mark.
     marks: Vec<(LogEnd, BTreeMap<NodeId, Known>)>,
+    /// The position behind all records that the checkpoint needs, if anything stands there.
+    needed: Option<LogEnd>,
     /// The log has bytes or segments behind the readable prefix that should be readable.
     is_short: bool,
     /// The segments that were read, and their bytes.
@@ -71,11 +76,14 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
     let mut scans = BTreeMap::new();
     for node in all_nodes(&files) {
         let mut scan = scan(storage, database, &files, node)?;
-        if let Some(log) = files.manifest.iter().find_map(|manifest| manifest.logs.get(&node))
-            && log.through <= files.floor()
-        {
-            // The checkpoint holds all of these records, so they are not lost with their files.
-            scan.end.groups = scan.end.groups.max(log.end.groups);
+        if let Some(log) = files.checkpointed(node) {
+            if log.through <= files.floor() {
+                // The checkpoint holds all of these records, so they are not lost with their files.
+                scan.end.groups = scan.end.groups.max(log.end.groups);
+            }
+            if files.manifest.as_ref().is_some_and(|manifest| manifest.settled) {
+                scan.keep_needed();
+            }
         }
         scans.insert(node, scan);
     }
@@ -208,6 +216,20 @@ impl Scan {
         Ok(())
     }
 
+    /// Moves marks behind the records that the checkpoint needs, because none of these has seen a
+    /// record that the checkpoint does not need. A mark holds for whole flush batches, and the
+    /// batch of the last such record may go on.
+    fn keep_needed(&mut self) {
+        let Some(needed) = self.needed else { return self.marks.clear() };
+        let place = |at: &LogEnd| (at.segment, at.bytes);
+        let before = self.marks.partition_point(|(at, _)| place(at) < place(&needed));
+        let is_marked = self.marks.get(before).is_some_and(|(at, _)| *at == needed);
+        self.marks.drain(..before.saturating_sub(usize::from(!is_marked)));
+        if before > 0 && !is_marked {
+            self.marks[0].0 = needed;
+        }
+    }
+
     fn bytes_behind(&self, cut: LogEnd) -> u64 {
         let behind = self.segments.iter().filter(|(number, _)| *number >= cut.segment);
         behind.map(|(_, bytes)| bytes).sum::<u64>().saturating_sub(cut.bytes)
@@ -223,6 +245,7 @@ fn scan(
 ) -> Result<Scan, WalError> {
     let limit = files.limits().map(|ends| ends.get(&node).copied().unwrap_or_default());
     let numbers = files.segments.get(&node).map_or(&[][..], |numbers| &numbers[..]);
+    let checkpointed = files.checkpointed(node).map_or(0, |log| log.end.groups);
     let mut scan = Scan::default();
     let mut last: Option<u64> = None;
     let need = Need::read(storage, database, files, (node, numbers))?;
@@ -268,9 +291,14 @@ fn scan(
         }
         last = Some(number);
         let end = |bytes, groups| LogEnd { segment: number, bytes, groups: header.groups + groups };
-        let marks = &mut scan.marks;
-        let tail =
-            read_groups(&mut reader, |at, groups, mark| marks.push((end(at, groups), mark.known)));
+        let Scan { marks, needed, .. } = &mut scan;
+        let tail = read_groups(&mut reader, |at, groups, mark| {
+            let at = end(at, groups);
+            if at.groups >= checkpointed && needed.is_none() {
+                *needed = Some(at);
+            }
+            marks.extend(mark.map(|mark| (at, mark.known)));
+        });
         let tail = match tail {
             Err(WalError::Damaged { .. }) => {
                 // A record or a mark of this segment is damaged. The log ends at the previous

@@ -399,15 +399,20 @@ impl LogDirectory {
         // 1. A commit of another log is counted before it can be seen.
         // 2. A commit of `node` is appended after it has seen the other commit.
         // 3. This read follows that append.
-        let seen =
-            |log: &NodeLog| log.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
-        let known = others.map(|(other, log)| {
-            (*other, Known { end: log.end, seen: seen(log).max(log.end.groups) })
-        });
+        let known = others.map(|(other, log)| (*other, Known { end: log.end, seen: log.seen() }));
         known.filter(|(_, known)| known.seen > 0).collect()
     }
 
-    /// The ends of all logs, for a checkpoint.
+    /// The ends of all logs with the records that other nodes may see, durable or not. A record is
+    /// counted before it is seen, and no log takes one during the call. So no record up to these
+    /// ends has seen a record behind them.
+    pub(crate) fn visible_ends(&self) -> BTreeMap<NodeId, LogEnd> {
+        let nodes = self.nodes.lock();
+        let end = |log: &NodeLog| LogEnd { groups: log.seen(), ..log.end };
+        nodes.iter().map(|(node, log)| (*node, end(log))).collect()
+    }
+
+    /// The durable ends of all logs, for a checkpoint.
     pub(crate) fn log_ends(&self) -> BTreeMap<NodeId, CheckpointedEnd> {
         let nodes = self.nodes.lock();
         let end = |log: &NodeLog| CheckpointedEnd { end: log.end, through: log.through };

@@ -1,6 +1,6 @@
 //! [`NodeLog`]: the log of one node, as the directory knows it.
 
-use latchwork_runtime::sync::{Arc, AtomicU64};
+use latchwork_runtime::sync::{Arc, AtomicU64, Ordering};
 
 use crate::{LogEnd, Timestamp};
 
@@ -19,6 +19,14 @@ pub(super) struct NodeLog {
     /// The number of log records since the start of the log whose commits other nodes may see.
     /// `None` when other nodes see durable commits only.
     pub(super) visible: Option<Arc<AtomicU64>>,
+}
+
+impl NodeLog {
+    /// The number of log records whose commits other nodes may see, durable or not.
+    pub(super) fn seen(&self) -> u64 {
+        let visible = self.visible.as_ref().map_or(0, |all| all.load(Ordering::Relaxed));
+        visible.max(self.end.groups)
+    }
 }
 
 /// One segment of a node's log.

@@ -20,7 +20,7 @@ use latchwork_strict::strict_assert;
 use super::loss::Loss;
 use super::node_log::{NodeLog, Segment};
 use super::plan::Plan;
-use crate::checkpoint::Manifest;
+use crate::checkpoint::{CheckpointedEnd, Manifest};
 use crate::format::{Content, FILE_HEADER, FileHeader, Flaw, Mark, names};
 use crate::reader::{LogRecordReader, Opened, Step};
 use crate::storage::Storage;
@@ -112,6 +112,11 @@ impl Files {
 
     pub(super) fn floor(&self) -> Timestamp {
         self.manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor)
+    }
+
+    /// What the checkpoint needs of the log of `node`.
+    pub(super) fn checkpointed(&self, node: NodeId) -> Option<&CheckpointedEnd> {
+        self.manifest.as_ref()?.logs.get(&node)
     }
 
     /// Fails if there was a checkpoint and it is missing.
@@ -347,7 +352,7 @@ impl Look<'_> {
             }
             let Some(mut reader) = self.open(number, None, false, true)? else { break };
             let mut last = None;
-            let tail = read_groups(&mut reader, |_, _, mark| last = Some(mark))?;
+            let tail = read_groups(&mut reader, |_, _, mark| last = mark.or(last.take()))?;
             if let Some(flaw) = tail.flaw {
                 return Err(reader.damaged(flaw.0));
             }
@@ -413,20 +418,21 @@ pub(super) struct Tail {
     pub(super) flaw: Option<Flaw>,
 }
 
-/// Reads records up to the end of the file or its torn tail. `marked` gets each mark, its position,
-/// and the count of records of this file before it.
+/// Reads records up to the end of the file or its torn tail. `take` gets the position of each mark
+/// and of each other record, the count of records of this file before it, and the mark.
 pub(super) fn read_groups(
     reader: &mut LogRecordReader,
-    mut marked: impl FnMut(u64, u64, Mark),
+    mut take: impl FnMut(u64, u64, Option<Mark>),
 ) -> Result<Tail, WalError> {
     let mut tail = Tail { groups: 0, highest: Timestamp::ZERO, mark: None, flaw: None };
     loop {
         match reader.next()? {
             Step::LogRecord(at, group) if group.is_mark() => match Mark::decode(&group) {
-                Some(mark) => marked(at, tail.groups, mark),
+                Some(mark) => take(at, tail.groups, Some(mark)),
                 None => return Err(reader.damaged("a mark makes no sense")),
             },
-            Step::LogRecord(_, group) => {
+            Step::LogRecord(at, group) => {
+                take(at, tail.groups, None);
                 tail.highest = tail.highest.max(group.timestamp());
                 tail.groups += 1;
             }
@@ -439,7 +445,7 @@ pub(super) fn read_groups(
 /// Reads a last segment up to its end or its torn tail.
 fn read_tail(reader: &mut LogRecordReader) -> Result<Tail, WalError> {
     let mut last = None;
-    let tail = read_groups(reader, |_, _, mark| last = Some(mark))?;
+    let tail = read_groups(reader, |_, _, mark| last = mark.or(last.take()))?;
     if let Some(flaw) = tail.flaw {
         if reader.was_synced_beyond(reader.offset())? {
             return Err(reader.damaged(flaw.0));

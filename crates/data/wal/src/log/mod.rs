@@ -254,6 +254,11 @@ impl Log {
         within(handle, deadline, "closing the log", self.0.shared.ended.wait()).await?
     }
 
+    /// Keeps records out of the log until the result is dropped.
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.0.shared.hold()
+    }
+
     /// Counts and times of the log since it was opened.
     pub fn stats(&self) -> Stats {
         self.0.shared.stats()

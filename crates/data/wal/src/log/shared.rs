@@ -224,6 +224,11 @@ impl Shared {
         wake(waker);
     }
 
+    /// Keeps records out until the result is dropped.
+    pub(super) fn hold(&self) -> impl Sized + '_ {
+        self.state.lock()
+    }
+
     pub(super) fn stats(&self) -> Stats {
         self.state.lock().stats
     }

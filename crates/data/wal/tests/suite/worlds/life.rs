@@ -32,11 +32,15 @@ pub(crate) struct Life {
     pub(crate) checkpoints: Cell<u32>,
     /// The logs are being closed: a waiting flush batch is tried once more, and then refused.
     closing: Cell<bool>,
+    /// All logs were opened, so each has begun a segment.
+    pub(crate) begun: Cell<bool>,
     /// All logs were closed without an error.
     pub(crate) clean: Cell<bool>,
     /// Checkpoints do not wait until the commits that they have seen are durable. This is a seeded
     /// bug for the asynchronous mode.
     pub(crate) careless: bool,
+    /// All checkpoints settle how much of each log they need.
+    pub(crate) settles: bool,
 }
 
 fn deadline(handle: &Handle) -> Time {
@@ -61,8 +65,10 @@ impl Life {
             locked: RefCell::default(),
             checkpoints: Cell::new(0),
             closing: Cell::new(false),
+            begun: Cell::new(false),
             clean: Cell::new(false),
             careless: false,
+            settles: false,
         })
     }
 
@@ -94,6 +100,7 @@ impl Life {
                 Err(_) => return Ok(()),
             }
         }
+        self.begun.set(true);
         let mut tasks = Vec::new();
         for (log, worker) in logs.iter().zip(&workers) {
             for _ in 0..COMMITTERS {
@@ -258,7 +265,7 @@ impl Life {
         for log in logs {
             continues.push((log.node(), log.rotate(handle, until).await?));
         }
-        let writer = CheckpointWriter::begin(directory, floor, continues)?;
+        let mut writer = CheckpointWriter::begin(directory, floor, continues)?;
         let mut parts = [writer.part()?, writer.part()?];
         // Key by key, while commits go on.
         let mut last: Option<Key> = None;
@@ -283,17 +290,14 @@ impl Life {
         let [a, b] = parts;
         a.finish()?;
         b.finish()?;
-        if !self.careless {
-            // The commits that the scan has seen must be durable before the checkpoint is in place.
+        // The commits that the scan has seen must be durable before the checkpoint is in place.
+        if self.settles || !self.careless && random.below(2) == 0 {
+            writer.settle(&logs.iter().collect::<Vec<_>>(), handle, until).await?;
+            // Commits go on until the checkpoint is in place.
+            handle.sleep(Duration::from_micros(random.below(200))).await;
+        } else if !self.careless {
             for log in logs {
                 log.flush(handle, until).await?;
-            }
-            if random.below(2) == 0 {
-                // After this rotation, all records that the checkpoint has seen are in whole
-                // segments.
-                for log in logs {
-                    log.rotate(handle, until).await?;
-                }
             }
         }
         if random.below(4) == 0 {
