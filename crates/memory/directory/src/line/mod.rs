@@ -1,0 +1,356 @@
+//! [`Line`]: one line at a compute node. This file has its state and its requests; `serve` has the
+//! directives.
+
+mod serve;
+
+use latchwork_latch::{Hold, NodeSet, Want};
+use latchwork_strict::{strict_assert, strict_check};
+use latchwork_verbs::ComputeNodeId;
+
+use crate::event::{Action, Event, LocalCopy};
+use crate::message::{
+    Bytes, Directive, Directives, Era, Kind, Message, Party, Reply, Request, Sent, Source,
+};
+use crate::rules::{Conflicts, Rules};
+
+/// The state of the machine between events.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// No request, eviction or back-off is outstanding.
+    Rest,
+    /// The home has not answered the request.
+    Asking,
+    /// The home has answered, and other nodes have to act first.
+    Gathering(Gathering),
+    /// The home refused the request: a back-off runs.
+    Pausing,
+    /// The home has not answered the eviction of a copy with this ownership.
+    Leaving(Hold),
+}
+
+/// What is missing of a new tenure.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Gathering {
+    mode: Want,
+    era: Era,
+    /// The line comes from a holder.
+    line: bool,
+    /// The nodes that have not discarded their copies.
+    sharers: NodeSet,
+    /// The own copy stays.
+    kept: bool,
+    /// The number of copies that the ending tenure has to serve, if the copy stays.
+    copies: u8,
+    /// Other nodes had to act, so the home may wait for the report.
+    reports: bool,
+}
+
+/// One line at a compute node: the node's ownership, and what is in flight.
+///
+/// A *tenure* is the time in which the home's entry names the node. The machine serves the
+/// directives of a tenure after it has used the line once, the end of the tenure last. A directive
+/// may arrive before the grant of its tenure. Then the machine keeps it.
+///
+/// No wait is circular:
+///
+/// 1. The home orders all tenures of a line. A node waits for earlier tenures only: for their
+///    bytes, for the end of them, or for the home's answer, which waits for an earlier tenure.
+/// 2. A tenure serves its directives while the node waits for a later tenure of its own.
+/// 3. Otherwise a node waits for its own local code, or for the answer of the home to an eviction,
+///    which waits for no node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Line {
+    me: ComputeNodeId,
+    hold: Hold,
+    /// The era of the tenure of `hold`.
+    era: Era,
+    /// The number of copies that the tenure of `hold` has served.
+    served: u8,
+    phase: Phase,
+    want: Option<Want>,
+    /// A lock of another node keeps the request waiting.
+    locked_out: bool,
+    directives: Directives,
+    /// The requesters that know of a lock of this node, or of another node before it.
+    told: NodeSet,
+}
+
+impl Line {
+    /// A line at rest. `era` and `served` are those of the tenure, and matter when there is one.
+    #[inline]
+    pub fn at_rest(me: ComputeNodeId, hold: Hold, era: Era, served: u8) -> Self {
+        Line {
+            me,
+            hold,
+            era,
+            served,
+            phase: Phase::Rest,
+            want: None,
+            locked_out: false,
+            directives: Directives::new(),
+            told: NodeSet::EMPTY,
+        }
+    }
+
+    /// The node's ownership of the line.
+    #[inline]
+    pub fn hold(&self) -> Hold {
+        self.hold
+    }
+
+    /// The era of the tenure of a line at rest, and the number of copies that it has served.
+    #[inline]
+    pub fn tenure(&self) -> (Era, u8) {
+        (self.era, self.served)
+    }
+
+    /// Whether nothing is outstanding: no request, eviction, back-off, want or directive. Then
+    /// [`Line::at_rest`] with the same ownership and tenure is equivalent to this machine.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Rest && self.want.is_none() && self.directives.is_empty()
+    }
+
+    /// Whether the node has no copy, and nothing in flight can read or write its frame.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.hold == Hold::Nothing
+            && self.want.is_none()
+            && matches!(self.phase, Phase::Rest | Phase::Pausing)
+    }
+
+    /// Whether local code waits for the line.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.want.is_some()
+    }
+
+    /// Whether [`Message::Busy`] of this era may be about the open request of this node.
+    pub fn heeds(&self, era: Era) -> bool {
+        match self.phase {
+            Phase::Asking | Phase::Pausing => true,
+            Phase::Gathering(gathering) => gathering.era == era,
+            Phase::Rest | Phase::Leaving(_) => false,
+        }
+    }
+
+    /// Whether directives wait until local code stops using the line. If so, report
+    /// [`Event::Serve`] when local code may have stopped.
+    #[inline]
+    pub fn is_blocked(&self, rules: &Rules) -> bool {
+        self.can_serve() && self.directives.iter().any(|directive| self.is_due(rules, directive))
+    }
+
+    /// Whether directives of other nodes are queued.
+    #[inline]
+    pub fn has_directives(&self) -> bool {
+        !self.directives.is_empty()
+    }
+
+    /// Takes one event, and appends the resulting actions to `out`.
+    pub fn step(
+        &mut self,
+        rules: &Rules,
+        event: Event,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        match event {
+            Event::Want(want) => {
+                self.want = self.want.max(Some(want));
+                if self.locked_out {
+                    self.want = self.want.and_then(|want| copy.locked_out(want));
+                }
+            }
+            Event::Evict => self.evict(rules, copy, out),
+            Event::Received(from, message) => self.received(rules, from, message, copy, out),
+            Event::Retry => {
+                if self.phase == Phase::Pausing {
+                    self.phase = Phase::Rest;
+                }
+            }
+            Event::Serve => {}
+        }
+        self.go_on(rules, copy, out);
+        strict_check!(self, rules);
+    }
+
+    /// Serves what can be served, and requests the line for local code that waits.
+    fn go_on(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        self.serve(rules, copy, out);
+        if self.gather(copy, out) {
+            self.serve(rules, copy, out);
+        }
+        self.pass_lock_on(rules, copy, out);
+        if self.phase == Phase::Rest
+            && let Some(mode) = self.want
+        {
+            self.phase = Phase::Asking;
+            let request = Request { mode, buffer: 0 };
+            out.push(Action::Send(Sent::home(Message::Request(request))));
+        }
+    }
+
+    fn evict(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        if !self.is_at_rest() || self.hold == Hold::Nothing || !copy.try_exclude() {
+            return;
+        }
+        let evict = Message::Evict { served: self.served };
+        let bytes = Bytes::Changes;
+        out.push(Action::Send(Sent { to: Party::Home, bytes, message: evict }));
+        if rules.acknowledged_eviction {
+            self.phase = Phase::Leaving(self.hold);
+        }
+        self.hold = Hold::Nothing;
+    }
+
+    fn received(
+        &mut self,
+        rules: &Rules,
+        from: Party,
+        message: Message,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
+        match (message, from) {
+            (Message::Reply(reply), _) => self.replied(rules, reply, out),
+            (Message::Retry, _) => {
+                if self.phase == Phase::Asking {
+                    self.phase = Phase::Pausing;
+                    out.push(Action::Pause);
+                }
+            }
+            (Message::Evicted { accepted }, _) => {
+                if let Phase::Leaving(hold) = self.phase {
+                    self.phase = Phase::Rest;
+                    if !accepted {
+                        self.hold = hold;
+                        copy.restore(hold);
+                        self.meet_want();
+                    }
+                }
+            }
+            (Message::Directive(directive), _) => self.directed(rules, directive, out),
+            (Message::Line { mode, era }, _) => self.got_line(mode, era),
+            (Message::Done, Party::Node(from)) => {
+                if let Phase::Gathering(gathering) = &mut self.phase {
+                    gathering.sharers = gathering.sharers.without(from);
+                }
+            }
+            (Message::Busy { era }, _) => {
+                if self.heeds(era) {
+                    self.locked_out = true;
+                    self.want = self.want.and_then(|want| copy.locked_out(want));
+                }
+            }
+            // A faulty peer sent it.
+            (Message::Request(_) | Message::Evict { .. }, _) | (Message::Done, Party::Home) => {}
+        }
+    }
+
+    /// The home has named this node: asks the holders of the line.
+    fn replied(&mut self, rules: &Rules, reply: Reply, out: &mut Vec<Action>) {
+        if self.phase != Phase::Asking {
+            return;
+        }
+        let Reply { mode, era, source, holder, others } = reply;
+        let direct = |kind, copies| {
+            let directive = Directive { kind, era, copies, to: self.me, buffer: 0 };
+            Message::Directive(directive)
+        };
+        if let Some((node, kind, copies)) = holder {
+            out.push(Action::Send(Sent::node(node, direct(kind, copies))));
+        }
+        for node in others.iter() {
+            let invalidate = direct(Kind::Invalidate, 0);
+            out.push(Action::Send(Sent::node(node, invalidate)));
+        }
+        let (kept, copies) = match source {
+            Source::Kept { copies } => (true, copies),
+            Source::Memory | Source::Holder => (false, 0),
+        };
+        let line = source == Source::Holder;
+        let invalidated = holder.filter(|_| !line).map_or(NodeSet::EMPTY, |(n, ..)| NodeSet::of(n));
+        let sharers = others.union(invalidated);
+        let reports = !rules.at_home()
+            && rules.conflicts != Conflicts::Chain
+            && (line || !sharers.is_empty());
+        self.phase =
+            Phase::Gathering(Gathering { mode, era, line, sharers, kept, copies, reports });
+    }
+
+    /// The line has come from a holder. Under a home that resolves conflicts, there was no reply.
+    fn got_line(&mut self, mode: Want, era: Era) {
+        match &mut self.phase {
+            Phase::Gathering(gathering) => gathering.line = false,
+            Phase::Asking => {
+                self.phase = Phase::Gathering(Gathering {
+                    mode,
+                    era,
+                    line: false,
+                    sharers: NodeSet::EMPTY,
+                    kept: false,
+                    copies: 0,
+                    reports: false,
+                });
+            }
+            Phase::Rest | Phase::Pausing | Phase::Leaving(_) => {}
+        }
+    }
+
+    /// Begins the use of the new tenure when nothing is missing. Returns whether it began.
+    fn gather(&mut self, copy: &mut impl LocalCopy, out: &mut Vec<Action>) -> bool {
+        let Phase::Gathering(Gathering { mode, era, line, sharers, kept, copies, reports }) =
+            self.phase
+        else {
+            return false;
+        };
+        let owes = kept && copies != self.served;
+        if line || !sharers.is_empty() || owes {
+            return false;
+        }
+        strict_assert!(
+            kept == (self.hold == Hold::Shared),
+            "a tenure begins before the one before it has ended: {self:?}"
+        );
+        self.phase = Phase::Rest;
+        (self.era, self.served, self.locked_out) = (era, 0, false);
+        self.hold = match mode {
+            Want::Shared => Hold::Shared,
+            Want::Exclusive => Hold::Exclusive,
+        };
+        match kept {
+            true => copy.promote(),
+            false => copy.publish(self.hold),
+        }
+        self.meet_want();
+        if reports {
+            out.push(Action::Send(Sent::home(Message::Done)));
+        }
+        true
+    }
+
+    /// Ends the want that the ownership meets.
+    fn meet_want(&mut self) {
+        self.want = self.want.filter(|want| match want {
+            Want::Shared => self.hold == Hold::Nothing,
+            Want::Exclusive => self.hold != Hold::Exclusive,
+        });
+    }
+
+    fn check(&self, rules: &Rules) {
+        assert!(u16::from(self.served) < rules.modulus, "a count beyond the modulus: {self:?}");
+        assert!(
+            self.phase != Phase::Rest || self.want.is_none(),
+            "local code waits and nothing is under way: {self:?}"
+        );
+        assert!(
+            !matches!(self.phase, Phase::Leaving(_)) || self.hold == Hold::Nothing,
+            "local code uses a line that the node gives up: {self:?}"
+        );
+        assert!(
+            self.directives.iter().all(|directive| directive.to != self.me),
+            "a node asks itself: {self:?}"
+        );
+    }
+}

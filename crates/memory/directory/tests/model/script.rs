@@ -1,0 +1,101 @@
+//! [`Run`]: one run of a world, step by step.
+
+use latchwork_directory::{Directive, Hold, Kind, Message, Party, Rules, Want};
+use stateright::Model;
+
+use crate::setting::{Client, Setting, Step};
+use crate::world::{Packet, World, id};
+
+pub(crate) struct Run {
+    setting: Setting,
+    pub(crate) world: World,
+    /// The number of messages that have arrived.
+    pub(crate) arrived: usize,
+}
+
+impl Run {
+    /// Nodes that do all that a node can do.
+    pub(crate) fn new(rules: Rules, nodes: usize) -> Run {
+        Run::of(rules, &vec![Client::both().locking(); nodes])
+    }
+
+    pub(crate) fn of(rules: Rules, clients: &[Client]) -> Run {
+        let setting = Setting::new(rules, clients);
+        Run { setting, world: World::new(clients.len()), arrived: 0 }
+    }
+
+    /// Takes a step, after which all properties hold.
+    pub(crate) fn step(&mut self, step: Step) {
+        self.arrived += usize::from(matches!(step, Step::Deliver(_)));
+        let next = self.setting.next_state(&self.world, step);
+        self.world = next.unwrap_or_else(|| panic!("{step:?} does nothing in {:?}", self.world));
+        for property in self.setting.properties() {
+            assert!((property.condition)(&self.setting, &self.world), "{}", property.name);
+        }
+    }
+
+    pub(crate) fn read(&mut self, node: usize) {
+        self.step(Step::Want(node, Want::Shared));
+    }
+
+    pub(crate) fn write(&mut self, node: usize) {
+        self.step(Step::Want(node, Want::Exclusive));
+    }
+
+    /// The one packet that fits arrives.
+    pub(crate) fn deliver(&mut self, fits: impl Fn(&Packet) -> bool) {
+        let found: Vec<_> =
+            (0..self.world.wire.len()).filter(|&at| fits(&self.world.wire[at])).collect();
+        assert_eq!(found.len(), 1, "{found:?} of {:#?}", self.world.wire);
+        self.step(Step::Deliver(found[0]));
+    }
+
+    /// The node's one message to the home arrives.
+    pub(crate) fn at_home(&mut self, from: usize) {
+        self.deliver(|packet| (packet.from, packet.to) == (Party::Node(id(from)), Party::Home));
+    }
+
+    /// The home's one message to the node arrives.
+    pub(crate) fn home_answers(&mut self, to: usize) {
+        self.deliver(|packet| (packet.from, packet.to) == (Party::Home, Party::Node(id(to))));
+    }
+
+    /// The directive to the node arrives.
+    pub(crate) fn directive(&mut self, to: usize, kind: Kind) {
+        self.deliver(|packet| {
+            let is = matches!(packet.message, Message::Directive(Directive { kind: k, .. }) if k == kind);
+            is && packet.to == Party::Node(id(to))
+        });
+    }
+
+    /// The line arrives at the node.
+    pub(crate) fn line(&mut self, to: usize) {
+        self.deliver(|packet| {
+            matches!(packet.message, Message::Line { .. }) && packet.to == Party::Node(id(to))
+        });
+    }
+
+    /// All messages arrive in some order, and all reserved copies are used, until nothing is left.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let mut steps = Vec::new();
+            self.setting.actions(&self.world, &mut steps);
+            let due =
+                |step: &Step| matches!(step, Step::Deliver(_) | Step::Use(_) | Step::Retry(_));
+            let Some(step) = steps.into_iter().find(due) else { return };
+            self.step(step);
+        }
+    }
+
+    pub(crate) fn holds(&self) -> Vec<Hold> {
+        self.world.nodes.iter().map(|node| node.frame.hold).collect()
+    }
+
+    /// The number of messages from here until nothing is in flight.
+    pub(crate) fn messages(&mut self) -> usize {
+        let before = self.arrived;
+        self.settle();
+        assert!(self.world.is_quiet());
+        self.arrived - before
+    }
+}
