@@ -291,6 +291,54 @@ fn a_database_that_is_at_work_is_not_checked() {
     fs::remove_dir_all(&directory).expect("removed");
 }
 
+/// Regression: without the witness, an acceptance said that the log had lost nothing. Against a
+/// damaged checkpoint it was advised, and ended with the same line.
+#[test]
+fn what_cannot_be_known_is_said_and_what_cannot_help_is_not_advised() {
+    let directory = prepared("-w 2");
+    let at = format!("--wal-dir {} {SHAPE} --compute-nodes 1", directory.display());
+    good(&format!("run {at} --operations 300 --set checkpoint=0"));
+    let length = fs::metadata(last_segment(&directory, 0)).expect("there").len();
+    let copy = cut(&directory, 0, length / 2);
+    fs::remove_file(copy.join("WITNESS")).expect("there");
+    let output = check(&copy, "");
+    let err = &output.err;
+    assert_eq!(output.status, Some(1), "{err}");
+    assert!(err.contains("WITNESS is missing") && err.contains("--set accept-loss=on"), "{err}");
+    let accepted = check(&copy, "--set accept-loss=on");
+    let err = &accepted.err;
+    assert_eq!(accepted.status, Some(0), "{err}");
+    assert!(err.contains("cannot be known without WITNESS"), "{err}");
+    assert!(!err.contains("lost nothing"), "{err}");
+    fs::remove_dir_all(&copy).expect("removed");
+
+    let names = fs::read_dir(&directory).expect("there").map(|entry| entry.expect("there").path());
+    let names = names.map(|path| path.file_name().expect("a name").to_owned());
+    let is_part = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".part");
+    let part = names.into_iter().find(is_part).expect("a checkpoint");
+    let damages = [part, "CHECKPOINT".into()].map(|name| [(name.clone(), true), (name, false)]);
+    for (name, is_removed) in damages.into_iter().flatten() {
+        let copy = copy_of(&directory);
+        let file = copy.join(&name);
+        let mut bytes = fs::read(&file).expect("there");
+        fs::remove_file(&file).expect("there");
+        if !is_removed {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&file, bytes).expect("room");
+        }
+        for flags in ["", "--set accept-loss=on"] {
+            let output = check(&copy, flags);
+            let last = output.err.trim_end().lines().last().unwrap_or_default();
+            assert_eq!(output.status, Some(1), "{}", output.err);
+            assert!(last.contains(&*name.to_string_lossy()), "{last}");
+            assert!(last.contains("from a copy") && !last.contains("accept"), "{last}");
+        }
+        fs::remove_dir_all(&copy).expect("removed");
+    }
+    fs::remove_dir_all(&directory).expect("removed");
+}
+
 #[test]
 fn a_loss_can_only_be_accepted_of_a_log_that_is_recovered() {
     let output = TPCC.run("prepare --wal-dir /nowhere/x --set accept-loss=on");

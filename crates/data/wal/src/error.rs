@@ -88,10 +88,7 @@ pub enum WalError {
         understood: u32,
     },
     /// Durable data is not as it was written.
-    #[error(
-        "{file} is damaged at byte {offset}: {what}; restore the directory from a copy, or go on without what is lost \
-         (--set accept-loss=on; in code, accept_loss)"
-    )]
+    #[error("{file} is damaged at byte {offset}: {what}; {}", remedy(*acceptable))]
     Damaged {
         /// The file.
         file: String,
@@ -99,23 +96,27 @@ pub enum WalError {
         offset: u64,
         /// The damage.
         what: &'static str,
+        /// [Accepting the loss](crate::Opening::accept_loss) gives a state.
+        acceptable: bool,
     },
     /// A file that must be there is missing.
     #[error(
-        "{file} is missing in {directory}, and what it held is in no checkpoint: restore it from a copy, or go on \
-         without what is lost (--set accept-loss=on; in code, \
-         accept_loss)"
+        "{file} is missing in {directory}, and what it held is in no checkpoint; {}",
+        remedy(*acceptable)
     )]
     Missing {
         /// The file.
         file: String,
         /// The directory.
         directory: String,
+        /// [Accepting the loss](crate::Opening::accept_loss) gives a state.
+        acceptable: bool,
     },
-    /// The checkpoint is missing. Its rows are in no log, so no consistent state is left.
+    /// The checkpoint or a part of it is missing. Its rows are in no log, so no consistent state is
+    /// left.
     #[error(
-        "{file} is missing in {directory}, and what the checkpoint held is nowhere else: put the file back, or restore \
-         the directory from a copy"
+        "{file} is missing in {directory}, and what the checkpoint held is nowhere else; {}",
+        remedy(false)
     )]
     NoCheckpoint {
         /// The file.
@@ -126,8 +127,8 @@ pub enum WalError {
     /// A log ends before a position up to which it is known to have been durable.
     #[error(
         "{file} in {directory} ends at byte {bytes}, and was durable up to byte {least} at least: {groups} commits or more are \
-         lost; restore the directory from a copy, or go on without what is lost (--set accept-loss=on; in code, \
-         accept_loss)"
+         lost; {}",
+        remedy(*acceptable)
     )]
     Lost {
         /// The segment to which the log went at least.
@@ -140,11 +141,13 @@ pub enum WalError {
         least: u64,
         /// Commits that are missing at least.
         groups: u64,
+        /// [Accepting the loss](crate::Opening::accept_loss) gives a state.
+        acceptable: bool,
     },
     /// The loss is too large to accept: the checkpoint shows commits that the log has lost.
     #[error(
-        "{file} in {directory} ends at byte {bytes}, and the checkpoint shows what was committed behind that: no state is left \
-         without the lost commits; restore the directory from a copy"
+        "{file} in {directory} ends at byte {bytes}, and the checkpoint shows what was committed behind that; {}",
+        remedy(false)
     )]
     LostBelowCheckpoint {
         /// The segment in which the log ends; the first one when nothing is left.
@@ -239,7 +242,27 @@ pub enum WalError {
     Settings(#[from] LogSettingsError),
 }
 
+/// What helps against a loss. The advice to accept it is given only where that gives a state.
+fn remedy(acceptable: bool) -> &'static str {
+    if acceptable {
+        "restore the directory from a copy, or go on without what is lost (--set accept-loss=on; in code, accept_loss)"
+    } else {
+        "no state is left without what is lost: restore the directory from a copy, or make the database anew in an empty one"
+    }
+}
+
 impl WalError {
+    /// This error; if it is a loss, it states whether `can_accept` says that accepting it helps.
+    pub(crate) fn advise(mut self, can_accept: impl FnOnce() -> bool) -> WalError {
+        if let WalError::Damaged { acceptable, .. }
+        | WalError::Missing { acceptable, .. }
+        | WalError::Lost { acceptable, .. } = &mut self
+        {
+            *acceptable = can_accept();
+        }
+        self
+    }
+
     pub(crate) fn io(doing: &'static str, file: &str, cause: io::Error) -> WalError {
         let full =
             matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -262,6 +285,10 @@ impl WalError {
     }
 
     pub(crate) fn damaged(file: &str, offset: u64, what: &'static str) -> WalError {
-        WalError::Damaged { file: file.to_owned(), offset, what }
+        WalError::Damaged { file: file.to_owned(), offset, what, acceptable: false }
+    }
+
+    pub(crate) fn missing(file: &str, directory: String) -> WalError {
+        WalError::Missing { file: file.to_owned(), directory, acceptable: false }
     }
 }

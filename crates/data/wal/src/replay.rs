@@ -232,6 +232,14 @@ impl LogDirectory {
         threads: usize,
         take: impl Fn(NodeId, u64, u64, LogRecordRef<'_>) + Sync,
     ) -> Result<(), WalError> {
+        self.read_all(threads, take).map_err(|error| self.advise(error))
+    }
+
+    fn read_all(
+        &self,
+        threads: usize,
+        take: impl Fn(NodeId, u64, u64, LogRecordRef<'_>) + Sync,
+    ) -> Result<(), WalError> {
         self.check_closed()?;
         let mut segments = Vec::new();
         for (node, of_node) in self.segments() {
@@ -264,6 +272,10 @@ impl LogDirectory {
     /// [`WalError::NodeInUse`] if a log is open; the error of the first file that is damaged or
     /// missing; the system's errors.
     pub fn replay(&self, threads: usize) -> Result<Replayed, WalError> {
+        self.replay_all(threads).map_err(|error| self.advise(error))
+    }
+
+    fn replay_all(&self, threads: usize) -> Result<Replayed, WalError> {
         self.check_closed()?;
         let floor = self.floor();
         let files = self.files();

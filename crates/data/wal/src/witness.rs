@@ -19,6 +19,8 @@ const MAGIC: [u8; 8] = *b"LATCHWIT";
 const CUT: u32 = 1;
 /// The flag of a witness of a [checkpoint](Witness::checkpoint).
 const CHECKPOINT: u32 = 2;
+/// The flag of a cut that was decided [without a witness](Witness::unwitnessed).
+const UNWITNESSED: u32 = 4;
 /// The longest witness, with room for 256 nodes with a loss each.
 const WITNESS_MAX: u64 = 32 << 10;
 
@@ -44,6 +46,8 @@ pub(crate) struct Witness {
     /// The records that this cut lost and gave up, for each log. The opening that completes the cut
     /// reports these losses, even if an earlier opening decided the cut.
     pub(crate) losses: BTreeMap<NodeId, Lost>,
+    /// This cut was decided without a witness, so not all that is lost is known.
+    pub(crate) unwitnessed: bool,
     /// There is a durable checkpoint. Without this flag, a directory that lost its checkpoint looks
     /// like one that never had a checkpoint.
     pub(crate) checkpoint: bool,
@@ -61,7 +65,8 @@ pub(crate) struct Lost {
 impl Witness {
     /// A witness with these ends, without a cut and without a checkpoint.
     pub(crate) fn of(database: DatabaseId, ends: BTreeMap<NodeId, LogEnd>) -> Witness {
-        Witness { database, ends, cut: false, losses: BTreeMap::new(), checkpoint: false }
+        let losses = BTreeMap::new();
+        Witness { database, ends, cut: false, losses, unwitnessed: false, checkpoint: false }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -69,8 +74,10 @@ impl Witness {
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((self.ends.len() as u32).to_le_bytes());
         bytes.extend(self.database.0.to_le_bytes());
-        let checkpoint = if self.checkpoint { CHECKPOINT } else { 0 };
-        bytes.extend((checkpoint | if self.cut { CUT } else { 0 }).to_le_bytes());
+        let flags =
+            [(self.cut, CUT), (self.checkpoint, CHECKPOINT), (self.unwitnessed, UNWITNESSED)];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
+        bytes.extend(flags.sum::<u32>().to_le_bytes());
         bytes.extend([0; 4]);
         for (node, end) in &self.ends {
             bytes.extend(u64::from(node.0).to_le_bytes());
@@ -130,7 +137,8 @@ impl Witness {
             let node = NodeId(u8::try_from(reader.u64()?).ok()?);
             ends.insert(node, reader.log_end()?);
         }
-        let (cut, checkpoint) = (flags & CUT != 0, flags & CHECKPOINT != 0);
+        let [cut, checkpoint, unwitnessed] =
+            [CUT, CHECKPOINT, UNWITNESSED].map(|flag| flags & flag != 0);
         let mut losses = BTreeMap::new();
         for _ in 0..if cut { reader.u64()? } else { 0 } {
             let node = NodeId(u8::try_from(reader.u64()?).ok()?);
@@ -139,8 +147,9 @@ impl Witness {
             losses.insert(node, Lost { missing, missing_bytes, given_up, given_up_bytes });
         }
         let crc = reader.u32();
-        (crc.is_some() && reader.0.is_empty() && flags <= CUT | CHECKPOINT).then_some(())?;
-        Some(Witness { database, ends, cut, losses, checkpoint })
+        let is_known = flags <= CUT | CHECKPOINT | UNWITNESSED && (cut || !unwitnessed);
+        (crc.is_some() && reader.0.is_empty() && is_known).then_some(())?;
+        Some(Witness { database, ends, cut, losses, unwitnessed, checkpoint })
     }
 
     /// The witness in place; `None` when there is none.
@@ -208,7 +217,8 @@ mod tests {
         let lost = Lost { missing: 5, missing_bytes: 600, given_up: 7, given_up_bytes: 800 };
         let losses = [(NodeId(0), lost)].into();
         let (database, ends) = (DatabaseId(7), ends.into());
-        let witness = Witness { database, ends, cut: true, losses, checkpoint: true };
+        let witness =
+            Witness { database, ends, cut: true, losses, unwitnessed: true, checkpoint: true };
         let bytes = witness.encode();
         assert_eq!(Witness::decode(&bytes, Some(DatabaseId(7))).expect("whole"), witness);
         for bit in 0..bytes.len() * 8 {
@@ -221,7 +231,7 @@ mod tests {
         }
         for (cut, checkpoint) in [(false, false), (false, true), (true, false)] {
             let losses = if cut { witness.losses.clone() } else { BTreeMap::new() };
-            let witness = Witness { cut, checkpoint, losses, ..witness.clone() };
+            let witness = Witness { cut, checkpoint, losses, unwitnessed: cut, ..witness.clone() };
             assert_eq!(Witness::decode(&witness.encode(), None).expect("whole"), witness);
         }
         let other = Witness::decode(&bytes, Some(DatabaseId(8))).expect_err("another");

@@ -208,7 +208,7 @@ impl Manifest {
     ) -> Result<(), WalError> {
         for (name, part) in self.part_names().zip(&self.parts) {
             if all.binary_search(&name).is_err() {
-                return Err(WalError::Missing { file: name, directory: storage.describe() });
+                return Err(WalError::NoCheckpoint { file: name, directory: storage.describe() });
             }
             let length = storage.open(&name).and_then(|file| file.length());
             let length = length.map_err(|e| WalError::io("reading", &name, e))?;

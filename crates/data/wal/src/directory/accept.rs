@@ -64,13 +64,11 @@ struct Scan {
 /// nothing.
 pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Found, WalError> {
     let witness = match read_witness(storage, database) {
-        Err(error @ WalError::Damaged { .. }) => {
-            tracing::warn!("a loss is accepted: {error}");
-            None
-        }
+        Err(WalError::Damaged { .. }) => None,
         read => read?,
     };
-    let is_bare = witness.is_none();
+    let is_missing = witness.is_none();
+    let unwitnessed = witness.as_ref().is_none_or(|witness| witness.unwitnessed);
     let files = Files::read(storage, database, witness)?;
     files.check_checkpoint(storage)?;
     let mut scans = BTreeMap::new();
@@ -104,7 +102,7 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
         }
     }
     let is_empty = files.manifest.is_none() && files.segments.is_empty();
-    if limits.is_empty() && (!is_bare || is_empty) {
+    if limits.is_empty() && (!is_missing || is_empty) {
         return look_at(storage, database, files);
     }
     while let Some((node, end)) = next_cut(&scans, &limits) {
@@ -121,11 +119,14 @@ pub(super) fn accept(storage: &dyn Storage, database: DatabaseId) -> Result<Foun
             losses.insert(node, lost);
         }
     }
+    if unwitnessed {
+        scans.keys().for_each(|node| _ = losses.entry(*node).or_default());
+    }
     let end =
         |(node, scan): (&NodeId, &Scan)| (*node, limits.get(node).copied().unwrap_or(scan.end));
     let ends = scans.iter().map(end).collect();
     let checkpoint = files.manifest.is_some();
-    let decided = Witness { database, ends, cut: true, losses, checkpoint };
+    let decided = Witness { database, ends, cut: true, losses, unwitnessed, checkpoint };
     let files = Files { witness: Some(decided.clone()), ..files };
     let found = look_at(storage, database, files)?;
     Ok(Found { decided: Some(decided), ..found })

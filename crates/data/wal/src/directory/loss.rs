@@ -24,13 +24,17 @@ pub struct Loss {
     pub given_up: u64,
     /// Bytes of the records given up, and of the marks between them.
     pub given_up_bytes: u64,
+    /// The file `WITNESS` was missing or damaged. So more may be missing than these numbers say,
+    /// and logs without any file may be missing.
+    pub unwitnessed: bool,
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes } = self;
+        let Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes, .. } = self;
         write!(f, "node {}: {file} ends at byte {kept}: ", node.0)?;
-        if [*missing, *missing_bytes, *given_up] == [0; 3] {
+        let is_nothing = [*missing, *missing_bytes, *given_up] == [0; 3];
+        if is_nothing && !self.unwitnessed {
             write!(f, "what stood behind that cannot be read")?;
         }
         if *missing > 0 || *missing_bytes > 0 {
@@ -43,6 +47,10 @@ impl fmt::Display for Loss {
                 "{and}{given_up} commits ({given_up_bytes} bytes) are given up, which may have seen what is missing"
             )?;
         }
+        if self.unwitnessed {
+            let what = if is_nothing { "what" } else { "; what else" };
+            write!(f, "{what} stood behind that cannot be known without WITNESS")?;
+        }
         Ok(())
     }
 }
@@ -51,6 +59,7 @@ impl Loss {
     pub(super) fn of(node: NodeId, cut: LogEnd, lost: Lost) -> Loss {
         let Lost { missing, missing_bytes, given_up, given_up_bytes } = lost;
         let (file, kept) = (names::segment(node, cut.segment.max(1)), cut.bytes);
-        Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes }
+        let unwitnessed = false;
+        Loss { node, file, kept, missing, missing_bytes, given_up, given_up_bytes, unwitnessed }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) use scan::read_whole;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::thread;
 
 use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 use latchwork_strict::strict_assert;
@@ -43,6 +44,8 @@ pub struct LogDirectory {
     /// file. `None` when opened to write.
     tails: Option<BTreeMap<(NodeId, u64), u64>>,
     losses: Vec<Loss>,
+    /// Losses were accepted at the opening.
+    accepts: bool,
     /// Held until the last reference to this value is dropped. `None` when the directory was opened
     /// to read and has no lock file.
     _lock: Option<Box<dyn DirectoryLock>>,
@@ -135,8 +138,9 @@ impl LogDirectory {
     /// opening only.
     ///
     /// # Errors
-    /// As [`open`](LogDirectory::open). The loss of the checkpoint, or of commits that the
-    /// checkpoint may show, cannot be accepted.
+    /// As [`open`](LogDirectory::open). The loss of the checkpoint or of a part of it cannot be
+    /// accepted, nor that of commits that the checkpoint may show. The error of an opening without
+    /// [`accept_loss`](Opening::accept_loss) advises it only where that gives a state.
     pub fn open_as(
         storage: Arc<dyn Storage>,
         database: DatabaseId,
@@ -155,20 +159,46 @@ impl LogDirectory {
         };
         let found = match opening.accept_loss {
             true => accept::accept(&*storage, database)?,
-            false => scan::look(&*storage, database)?,
+            false => scan::look(&*storage, database)
+                .map_err(|error| error.advise(|| LogDirectory::can_accept(&storage, database)))?,
         };
-        let tails = opening.to_read.then(|| found.tails());
-        let exists = found.is_known();
         if !opening.to_read {
             found.settle(&*storage)?;
         }
-        let scan::Found { nodes, manifest, losses, .. } = found;
+        Ok(Arc::new(LogDirectory::of(storage, found, opening, lock)))
+    }
+
+    /// Whether an opening that accepts losses gives a state. Changes nothing.
+    fn can_accept(storage: &Arc<dyn Storage>, database: DatabaseId) -> bool {
+        let opening = Opening { to_read: true, accept_loss: true };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        accept::accept(&**storage, database)
+            .and_then(|found| {
+                LogDirectory::of(storage.clone(), found, opening, None).replay(threads)
+            })
+            .is_ok()
+    }
+
+    /// An error of a replay, with the advice that helps.
+    pub(crate) fn advise(&self, error: WalError) -> WalError {
+        error.advise(|| !self.accepts && LogDirectory::can_accept(&self.storage, self.database))
+    }
+
+    fn of(
+        storage: Arc<dyn Storage>,
+        found: scan::Found,
+        opening: Opening,
+        lock: Option<Box<dyn DirectoryLock>>,
+    ) -> LogDirectory {
+        let tails = opening.to_read.then(|| found.tails());
+        let exists = found.is_known();
+        let scan::Found { database, nodes, manifest, losses, .. } = found;
         let next = manifest.as_ref().map_or(0, |manifest| manifest.number) + 1;
         strict_assert!(next > 0, "checkpoints are numbered from 1");
         let checkpoints = Mutex::new(Checkpoints { next, under_way: false });
         let floor = manifest.as_ref().map_or(Timestamp::ZERO, |manifest| manifest.floor);
         let ends = nodes.iter().map(|(node, log)| (*node, log.end)).collect();
-        Ok(Arc::new(LogDirectory {
+        LogDirectory {
             storage,
             database,
             nodes: Mutex::new(nodes),
@@ -178,8 +208,9 @@ impl LogDirectory {
             witness: Mutex::new(Noted { exists, times: 0, ends }),
             tails,
             losses,
+            accepts: opening.accept_loss,
             _lock: lock,
-        }))
+        }
     }
 
     /// The database of the directory; `None` when no file names one, as in an empty directory.
@@ -204,7 +235,7 @@ impl LogDirectory {
     /// The records that each log lost and gave up, when the loss was
     /// [accepted](Opening::accept_loss). An earlier opening may have decided the cut and then
     /// crashed; the opening that completes the cut reports the same losses. Empty when nothing was
-    /// lost.
+    /// lost. Has every log when the file `WITNESS` was lost.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }

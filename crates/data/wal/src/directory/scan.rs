@@ -119,16 +119,21 @@ impl Files {
         self.manifest.as_ref()?.logs.get(&node)
     }
 
-    /// Fails if there was a checkpoint and it is missing.
+    /// Fails if there was a checkpoint and it, or a part of it, is missing.
     pub(super) fn check_checkpoint(&self, storage: &dyn Storage) -> Result<(), WalError> {
-        // Without a witness the segments decide: the first segment of a log is removed only when a
-        // checkpoint covers it.
+        if let Some(manifest) = &self.manifest {
+            return manifest.check_files(storage, &self.all);
+        }
+        // Without a witness the other files decide. The first segment of a log is removed only when
+        // a checkpoint covers it. Parts may be those of a first checkpoint that was not finished,
+        // but they may as well be those of the missing one.
         let begins_late = |numbers: &Vec<u64>| numbers.first().is_some_and(|first| *first > 1);
+        let is_part = |name: &String| names::as_part(name).is_some();
         let had_one = match &self.witness {
             Some(witness) => witness.checkpoint,
-            None => self.segments.values().any(begins_late),
+            None => self.segments.values().any(begins_late) || self.all.iter().any(is_part),
         };
-        if had_one && self.manifest.is_none() {
+        if had_one {
             let (file, directory) = (names::MANIFEST.to_owned(), storage.describe());
             return Err(WalError::NoCheckpoint { file, directory });
         }
@@ -140,7 +145,11 @@ impl Files {
         let cut = self.witness.iter().filter(|witness| witness.cut);
         let losses = cut.flat_map(|witness| {
             let end = |node| witness.ends.get(node).copied().unwrap_or_default();
-            witness.losses.iter().map(move |(node, lost)| Loss::of(*node, end(node), *lost))
+            let losses = witness.losses.iter();
+            losses.map(move |(node, lost)| Loss {
+                unwitnessed: witness.unwitnessed,
+                ..Loss::of(*node, end(node), *lost)
+            })
         });
         losses.collect()
     }
@@ -227,13 +236,9 @@ pub(super) fn look_at(
             learn(&mut known, other, end);
         }
     }
-    if let Some(manifest) = &files.manifest {
-        manifest.check_files(storage, &files.all)?;
-    }
     let is_known = files.manifest.is_some() || !files.segments.is_empty();
     if files.witness.is_none() && is_known {
-        let (file, directory) = (names::WITNESS.to_owned(), storage.describe());
-        return Err(WalError::Missing { file, directory });
+        return Err(WalError::missing(names::WITNESS, storage.describe()));
     }
     let losses = files.losses();
     let limits = files.limits().cloned();
@@ -270,6 +275,7 @@ pub(super) fn lost(storage: &dyn Storage, node: NodeId, found: LogEnd, known: Lo
         bytes: if found.segment == known.segment { found.bytes } else { 0 },
         least: known.bytes,
         groups: known.groups.saturating_sub(found.groups),
+        acceptable: false,
     }
 }
 
@@ -278,7 +284,7 @@ fn list(storage: &dyn Storage) -> Result<Vec<String>, WalError> {
 }
 
 fn missing(storage: &dyn Storage, node: NodeId, number: u64) -> WalError {
-    WalError::Missing { file: names::segment(node, number), directory: storage.describe() }
+    WalError::missing(&names::segment(node, number), storage.describe())
 }
 
 /// The check of one node's log.

@@ -11,7 +11,7 @@ const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
 
 /// Forty commits of two nodes in turns, in segments of a few commits. Each commit is durable before
 /// the next one begins.
-fn two_logs() -> Vec<(String, Vec<u8>)> {
+pub(crate) fn two_logs() -> Vec<(String, Vec<u8>)> {
     let torn = Torn::new(0);
     let directory = open(&torn).expect("empty");
     let settings = LogSettings { segment_bytes: 1024, ..LogSettings::default() };

@@ -61,7 +61,10 @@ fn no_file_may_be_missing() {
             torn.remove(name).expect("removed");
             let error = replay(&torn).expect_err(name);
             let said = error.to_string();
-            let is_noticed = matches!(error, WalError::Missing { .. } | WalError::Lost { .. });
+            let is_noticed = match &error {
+                WalError::NoCheckpoint { .. } => name.ends_with(".part"),
+                error => matches!(error, WalError::Missing { .. } | WalError::Lost { .. }),
+            };
             assert!(is_noticed && said.contains(name) && !said.contains('\n'), "{said}");
         }
     }

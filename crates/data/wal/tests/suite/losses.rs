@@ -172,7 +172,17 @@ fn a_missing_witness_is_made_anew_when_that_is_accepted() {
         }
         let torn = made_of(&files);
         replay(&torn).expect_err("the witness is needed");
-        assert_eq!(accept(&torn, false).expect("accepted"), (all.clone(), 0));
+        assert_eq!(accept(&torn, true).expect("accepted"), (all.clone(), 0));
+        let opening = Opening { to_read: false, accept_loss: true };
+        let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening);
+        let directory = directory.expect("accepted");
+        let [loss] = directory.losses() else { panic!("{:?}", directory.losses()) };
+        let told = loss.to_string();
+        assert!(
+            told.ends_with(": what stood behind that cannot be known without WITNESS"),
+            "{told}"
+        );
+        drop(directory);
         assert_eq!(replay(&torn).expect("there is one again"), all);
     }
 }
@@ -208,16 +218,22 @@ fn an_interrupted_cut_is_reported_by_the_opening_that_completes_it() {
     let mut files = example(false, End::Closed);
     let last = files.iter().rposition(|(name, _)| name.ends_with(".log")).expect("a segment");
     files[last].1.truncate(100);
+    an_interrupted_cut_is_reported(&files);
+    files.retain(|(name, _)| name != "WITNESS");
+    an_interrupted_cut_is_reported(&files);
+}
+
+fn an_interrupted_cut_is_reported(files: &[(String, Vec<u8>)]) {
     let told = |torn: &Torn, accept_loss| {
         let opening = Opening { to_read: false, accept_loss };
         let directory = LogDirectory::open_as(Arc::new(torn.clone()), DATABASE, opening)?;
         Ok::<_, WalError>(directory.losses().to_vec())
     };
-    let expected = told(&made_of(&files), true).expect("accepted");
-    assert!(expected[0].missing > 0, "{expected:?}");
+    let expected = told(&made_of(files), true).expect("accepted");
+    assert!(expected[0].missing > 0 || expected[0].unwitnessed, "{expected:?}");
     let mut interrupted = 0;
     for operations in 1.. {
-        let torn = made_of(&files);
+        let torn = made_of(files);
         torn.power_off_after(operations);
         if told(&torn, true).is_ok() {
             break;
@@ -231,7 +247,7 @@ fn an_interrupted_cut_is_reported_by_the_opening_that_completes_it() {
                 assert_eq!(told(&torn, false).expect("whole"), [], "one opening reports it");
             }
             // Completed before the power went off, or not decided.
-            Ok(_) | Err(WalError::Lost { .. }) => {}
+            Ok(_) | Err(WalError::Lost { .. } | WalError::Missing { .. }) => {}
             Err(error) => panic!("after {operations} operations: {error}"),
         }
         assert_eq!(told(&torn, true).map(|_| ()).map_err(|e| e.to_string()), Ok(()));
@@ -265,4 +281,90 @@ fn a_log_of_which_nothing_is_left_leaves_an_empty_directory() {
     assert_eq!((found.len(), missing), (0, LAST));
     assert_eq!(LogDirectory::identify(&torn).expect("read"), None);
     LogDirectory::open(Arc::new(torn), DatabaseId(99)).expect("any database can begin there");
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+/// One kind of damage of a file, by number; `None` when there is no such kind.
+fn damaged(files: &Files, name: &str, kind: usize) -> Option<Files> {
+    let mut files = files.clone();
+    let at = files.iter().position(|(other, _)| other == name)?;
+    let bytes = &mut files[at].1;
+    let length = bytes.len();
+    match kind {
+        0 => drop(files.remove(at)),
+        1..=5 => {
+            bytes.truncate([0, 40, length / 3, length / 2, length.saturating_sub(1)][kind - 1])
+        }
+        6..=11 => {
+            let places = [10, 20, 62, length / 3, length / 2, length.saturating_sub(1)];
+            *bytes.get_mut(places[kind - 6])? ^= 1;
+        }
+        _ => return None,
+    }
+    Some(files)
+}
+
+/// A checkpoint that shows the last commit before it, which is above its floor.
+fn checkpoint_of_all() -> Files {
+    let torn = Torn::new(0);
+    let directory = open(&torn).expect("empty");
+    let log = start(&directory, small());
+    run(async |handle| {
+        commit(&log, &handle, 1..=10, 150).await;
+        checkpoint(&directory, 9, 1);
+        commit(&log, &handle, 11..=13, 150).await;
+        log.close(&handle, soon(&handle)).await.expect("closed");
+    });
+    files(&torn)
+}
+
+/// Regression: accepting was advised against damage of the checkpoint, and against losses that it
+/// shows. Then the acceptance failed, with the same advice.
+#[test]
+fn accepting_is_advised_where_it_gives_a_state_and_nowhere_else() {
+    let examples = [
+        example(true, End::Closed),
+        example(true, End::Killed),
+        example(false, End::Closed),
+        checkpoint_of_all(),
+        crate::cut::two_logs(),
+    ];
+    let (mut advised, mut hopeless, mut unwitnessed) = (0, 0, 0);
+    let mut judge = |files: &Files| {
+        for to_read in [true, false] {
+            let open = |torn: Torn, accept_loss| {
+                let opening = Opening { to_read, accept_loss };
+                let directory = LogDirectory::open_as(Arc::new(torn), DATABASE, opening)?;
+                directory.replay(2).map(|_| directory.losses().to_vec())
+            };
+            let accepted = open(made_of(files), true);
+            let is_advice = |error: &WalError| error.to_string().contains("accept");
+            if let Err(error) = open(made_of(files), false) {
+                assert_eq!(is_advice(&error), accepted.is_ok(), "{error}; then {accepted:?}");
+                *if accepted.is_ok() { &mut advised } else { &mut hopeless } += 1;
+            }
+            match accepted {
+                Err(error) => assert!(!is_advice(&error), "{error}"),
+                Ok(losses) => {
+                    unwitnessed += usize::from(losses.iter().any(|loss| loss.unwitnessed))
+                }
+            }
+        }
+    };
+    for whole in &examples {
+        let also = whole.iter().map(|(name, _)| name).filter(|name| !name.ends_with(".log"));
+        for (name, _) in whole {
+            for files in (0..12).filter_map(|kind| damaged(whole, name, kind)) {
+                judge(&files);
+                for files in also.clone().flat_map(|other| {
+                    [0, 7].into_iter().filter_map(|kind| damaged(&files, other, kind))
+                }) {
+                    judge(&files);
+                }
+            }
+        }
+    }
+    println!("{advised} advised, {hopeless} hopeless, {unwitnessed} unwitnessed");
+    assert!(advised > 500 && hopeless > 500 && unwitnessed > 300);
 }
