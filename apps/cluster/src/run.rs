@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_harness::driver::check_memory_nodes;
 use latchwork_harness::outcome::is_for_people_only;
 
 use crate::args::{Fabric, Place, Run};
@@ -66,6 +67,9 @@ pub(crate) fn run(run: &Run, signals: &Signals, is_shown: bool) -> Result<Outcom
     // An impossible run is refused before any file is removed.
     Plan::of(run, &layout("latchwork-cluster-RUN", &run.results))?;
     let shares_memory = run.fabric() == Fabric::Shm;
+    if matches!(run.on(), Place::Processes | Place::Namespaces) {
+        check_memory_nodes(run.memory_nodes.into(), run.memory(), shares_memory)?;
+    }
     let directory = results::prepare(&run.results)?;
     let scratch = Scratch::make(run.kill_after, shares_memory)?;
     let plan = Plan::of(run, &layout(scratch.mark(), &directory))?;

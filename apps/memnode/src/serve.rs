@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, JoinError, MemoryHost};
+use latchwork_harness::driver::check_memory_nodes;
 use latchwork_harness::outcome::{many, say};
-use latchwork_harness::{AppError, FabricChoice, LEFT_OVERS, stop};
+use latchwork_harness::{AppError, FabricChoice, FabricKind, no_room_hint, stop};
 use latchwork_membership::Role;
 use latchwork_verbs_shm::ShmError;
 
@@ -15,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 fn failed(error: JoinError) -> AppError {
     let is_full = matches!(error, JoinError::Shm(ShmError::NoRoom { .. }));
-    AppError::Failed(format!("{error}{}", if is_full { LEFT_OVERS } else { "" }))
+    AppError::Failed(format!("{error}{}", if is_full { no_room_hint() } else { String::new() }))
 }
 
 /// Serves memory until a signal comes or the lease ends. Returns whether the node ended in order.
@@ -35,6 +36,7 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         );
         return Err(AppError::Usage(text));
     }
+    check_memory_nodes(1, bytes, join.fabric() == FabricKind::Shm.name() || cli.prefault)?;
     let (membership, transport) = join.join(Role::Memory { bytes })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::MemoryError;
-use latchwork_harness::driver::Common;
+use latchwork_harness::driver::{Common, MemoryNeed, PoolSize};
 use latchwork_harness::{AppError, FabricChoice, MIB, Plan, Warmup};
 use latchwork_memnode::Geometry;
 use latchwork_relaxed::WriteBufferSettings as RelaxedSettings;
@@ -28,6 +28,9 @@ const OPERATIONS_DEFAULT: u64 = 200_000;
 
 /// The part of its lines that a node can cache: 8 GB of 48 GB, as in the paper (SELCC 7.1).
 const CACHE_SHARE_DEFAULT: f64 = 1.0 / 6.0;
+
+/// The flag for less memory.
+const LESS: &str = "fewer --lines";
 
 /// All settings of a run.
 pub(crate) struct Settings {
@@ -73,6 +76,18 @@ impl Settings {
         })?;
         let relaxed = relaxed(&flags, &common.fabric, payload)?;
         common.cluster = cluster(&flags, &common.fabric, &workload)?;
+        if flags.common.cluster.memory_mb.is_none() {
+            common.pool = PoolSize::Estimated;
+        }
+        let lines = workload.lines();
+        let need = MemoryNeed {
+            what: format!("{lines} lines"),
+            least: lines.saturating_mul(u64::from(common.cluster.line_size)),
+            enough: 0,
+            beside: 0,
+            hint: LESS,
+        };
+        need.check(&common)?;
         let cluster = &common.cluster;
         let window = || (frames(cluster) * cluster.compute_nodes as u64).max(10_000);
         let warmup = match flags.warmup {
@@ -95,7 +110,7 @@ impl Settings {
     pub(crate) fn memory_error(&self, error: &MemoryError) -> AppError {
         match error {
             MemoryError::OutOfMemory(_) => {
-                self.common.out_of_memory("", 2 * self.common.cluster.memory_bytes, "")
+                self.common.out_of_memory("", 2 * self.common.cluster.memory_bytes, LESS)
             }
             error => AppError::Failed(format!("memory failed: {error}")),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::MemoryError;
 use latchwork_files::Output;
-use latchwork_harness::driver::{Common, described};
+use latchwork_harness::driver::{Common, MemoryNeed, bytes_of_memory_node, described};
 use latchwork_harness::{AppError, output};
 use latchwork_rtree::RTreeError;
 use serde_json::{Value, json};
@@ -28,6 +28,13 @@ const THREADS_SIMULATED: usize = 2;
 
 /// Bytes of an entry in a page, with its id, its payload and its share of inner pages.
 const ENTRY_BYTES: u64 = 52;
+/// Bytes of an entry's box and id.
+const ENTRY_BYTES_MIN: u64 = 40;
+/// Bytes of an entry while all entries are sorted for a bulk load.
+const BULK_BYTES: u64 = 160;
+
+/// Flags for less memory.
+const LESS: &str = "fewer entries, fewer --operations or a shorter --time";
 
 /// All settings of a run.
 pub(crate) struct Settings {
@@ -54,6 +61,14 @@ impl Task {
             Task::Load { .. } => "load",
             Task::Query(_) => "query",
             Task::Bench(_) => "bench",
+        }
+    }
+
+    /// The number of entries that are loaded.
+    fn loaded(&self) -> u64 {
+        match self {
+            Task::Bench(bench) => bench.entries(),
+            Task::Load { .. } | Task::Query(_) => self.entries(),
         }
     }
 
@@ -93,9 +108,9 @@ impl Settings {
         };
         let svg = svg.as_deref().map(|path| output("--svg", path)).transpose()?;
         let threads = flags.common.threads(&common.fabric, THREADS_SIMULATED);
-        let entries = task.entries();
-        let memory_bytes = |config: &_| memory_bytes(entries, config);
-        common.cluster = flags.common.cluster.config(threads, &common.fabric, memory_bytes)?;
+        let line_size = flags.common.cluster.gcl_size;
+        let need = memory_need(&task, load_by, line_size);
+        flags.common.configure(&mut common, threads, &need)?;
         check_line(&common.cluster)?;
         Ok(Settings { common, trees: Default::default(), load_by, task, svg })
     }
@@ -105,8 +120,9 @@ impl Settings {
         match error {
             RTreeError::Memory(MemoryError::OutOfMemory(_)) => {
                 let cluster = &self.common.cluster;
-                let enough = memory_bytes(self.task.entries(), cluster);
-                self.common.out_of_memory("", enough.max(2 * cluster.memory_bytes), "")
+                let need = memory_need(&self.task, self.load_by, cluster.line_size);
+                let enough = bytes_of_memory_node(need.enough, cluster);
+                self.common.out_of_memory("", enough.max(2 * cluster.memory_bytes), LESS)
             }
             error => AppError::Failed(format!("the tree failed: {error}")),
         }
@@ -160,16 +176,21 @@ impl Settings {
     }
 }
 
-/// Memory of each memory node with room for so many entries in half-full pages. Pages that are
-/// never written cost nothing, so the size is generous.
-pub(crate) fn memory_bytes(entries: u64, config: &ClusterConfig) -> u64 {
-    let room = u64::from(config.line_size).saturating_sub(256).max(256);
-    let lines = entries.saturating_mul(2 * ENTRY_BYTES) / room + 64;
-    let pool = lines.saturating_mul(u64::from(config.line_size) + 16);
-    // Chunks that the compute nodes have claimed, one of each memory node.
-    let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
-    let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
-    each.div_ceil(config.chunk_size).saturating_mul(config.chunk_size)
+/// What so many entries need of memory, in half-full pages at worst.
+fn memory_need(task: &Task, load_by: LoadBy, line_size: u32) -> MemoryNeed {
+    let (line_size, entries, loaded) = (u64::from(line_size), task.entries(), task.loaded());
+    let room = line_size.saturating_sub(256).max(256);
+    let lines = entries.saturating_mul(2 * ENTRY_BYTES) / room;
+    MemoryNeed {
+        what: format!("{loaded} entries"),
+        least: loaded.saturating_mul(ENTRY_BYTES_MIN),
+        enough: lines.saturating_mul(line_size),
+        beside: match load_by {
+            LoadBy::Inserts => 0,
+            LoadBy::Bulk | LoadBy::Hilbert => loaded.saturating_mul(BULK_BYTES),
+        },
+        hint: "fewer entries",
+    }
 }
 
 /// A page has room for entries on a line of any size that the harness allows.

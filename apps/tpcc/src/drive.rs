@@ -266,11 +266,12 @@ impl Session {
         let extent = operations.map_or(Extent::Until(until), Extent::Operations);
         self.begin_phase();
         let mut ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run)?;
+        outcome.failure = run.phase.shortage();
         let recorded = run.recorded.lock().take();
         if let Some(recorded) = recorded {
             let judged = recorded.judge(cluster)?;
             outcome.checks.extend(judged.check);
-            outcome.failure = judged.unrecorded;
+            outcome.failure = outcome.failure.take().or(judged.unrecorded);
         }
         let log = self.log_stats().zip(log_before);
         let own = Apart {

@@ -22,7 +22,7 @@ use crate::intervals::Intervals;
 use crate::partitions::Partitions;
 use crate::record::Recorded;
 use crate::recover;
-use crate::session::{Logged, Session};
+use crate::session::{Logged, Session, is_out_of_memory};
 use crate::settings::Settings;
 use crate::tables::{Store, Tables};
 use crate::tally::Tally;
@@ -174,6 +174,19 @@ impl MeasuredRun for Run {
 }
 
 impl Run {
+    /// Ends the run on all workers if the memory pool is full. The transactions so far count,
+    /// unless the run is still in its warm-up.
+    fn ends_short(&self, error: &TxnError) -> bool {
+        let ends = is_out_of_memory(error)
+            && !self.session.settings.is_joined()
+            && self.course.end_early(None);
+        if ends {
+            let when = format!(" after {} transactions", self.phase.done());
+            self.phase.end_short(self.session.out_of_memory(&when));
+        }
+        ends
+    }
+
     /// The run's number in the form of `Run::number`; 0 while it is not known.
     pub(crate) fn noted(number: Option<u16>) -> AtomicU32 {
         AtomicU32::new(number.map_or(0, |number| NOTED | u32::from(number)))
@@ -298,6 +311,9 @@ impl Runner {
                     error @ (TxnError::NotLogged(_) | TxnError::NotPrepared { .. }),
                 )) => {
                     return Ok(self.given_up(input, error.to_string(), measured));
+                }
+                Err(Failure::Txn(error)) if self.run.ends_short(&error) => {
+                    return Ok(self.handle.now());
                 }
                 Err(failure) => return Err(self.run.session.failure(&failure)),
             };

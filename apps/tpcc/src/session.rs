@@ -14,7 +14,7 @@ use latchwork_wal::Stats;
 
 use crate::about::About;
 use crate::log::{self, Logs, open_failed};
-use crate::settings::Settings;
+use crate::settings::{LESS, Settings};
 use crate::tables::{Store, Tables};
 use crate::transactions::Failure;
 
@@ -201,14 +201,16 @@ impl Session {
 
     /// The error that ends a run when the engine fails.
     pub(crate) fn txn_error(&self, error: &TxnError) -> AppError {
-        match error.memory() {
-            Some(MemoryError::OutOfMemory(_)) => {
-                let common = &self.settings.common;
-                let hint = ", fewer --warehouses or a shorter --time";
-                common.out_of_memory("", 2 * common.cluster.memory_bytes, hint)
-            }
-            _ => AppError::Failed(format!("the database failed: {error}")),
+        match is_out_of_memory(error) {
+            true => self.out_of_memory(""),
+            false => AppError::Failed(format!("the database failed: {error}")),
         }
+    }
+
+    /// The error for a full memory pool. `when` stands behind the fact.
+    pub(crate) fn out_of_memory(&self, when: &str) -> AppError {
+        let common = &self.settings.common;
+        common.out_of_memory(when, 2 * common.cluster.memory_bytes, LESS)
     }
 
     /// The error that ends a run when a transaction failed for another reason than a conflict.
@@ -218,4 +220,9 @@ impl Session {
             failure => AppError::Failed(format!("the database is damaged: {failure}")),
         }
     }
+}
+
+/// Whether the memory pool is full.
+pub(crate) fn is_out_of_memory(error: &TxnError) -> bool {
+    matches!(error.memory(), Some(MemoryError::OutOfMemory(_)))
 }

@@ -8,9 +8,8 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use latchwork_cluster::ClusterConfig;
 use latchwork_files as files;
-use latchwork_harness::driver::Common;
+use latchwork_harness::driver::{Common, MemoryNeed, operations_at_most};
 use latchwork_harness::{AppError, FabricChoice, RunCluster};
 use latchwork_wal::Device;
 use latchwork_workload::tpcc::{
@@ -53,6 +52,9 @@ const TERMINALS: u32 = 10;
 
 /// Payments by customers of other warehouses, in percent (clause 2.5.1.2).
 const REMOTE_PAYMENTS: u8 = 15;
+
+/// Flags for less memory.
+pub(crate) const LESS: &str = "fewer --warehouses or a shorter --time";
 
 /// All settings of a run.
 pub(crate) struct Settings {
@@ -131,14 +133,15 @@ impl Settings {
             Some(_) => Duration::ZERO,
         });
         let interval = flags.interval.unwrap_or(interval_default);
-        let longest = time.unwrap_or_default() + warmup;
+        let longest = time.map(|time| time + warmup);
         let growth = growth(command, &flags, warehouses, longest, simulated);
         checks::lines(flags.common.cluster.gcl_size)?;
         let loaded = memory::population(&population, flags.common.cluster.gcl_size);
         let population_bytes = stored.as_ref().map_or(loaded, |stored| {
             memory::stored(stored.rows.iter().sum(), stored.bytes).max(loaded)
         });
-        let mut cluster = cluster(&flags, &common.fabric, population_bytes, growth)?;
+        configure(&flags, &mut common, warehouses, population_bytes, growth)?;
+        let cluster = &mut common.cluster;
         if flags.wait {
             // A worker runs all its terminals at the same time, each in its own task, so the number
             // in flight is the number of terminals.
@@ -147,9 +150,9 @@ impl Settings {
             cluster.inflight = terminals.div_ceil(workers);
         }
         if !joined {
-            memory::check(warehouses, population_bytes, &cluster, memory::available())?;
+            memory::check_nodes(&common.fabric, warehouses, population_bytes, &common.cluster)?;
         }
-        let txn = engine(&flags, cluster.cache_bytes);
+        let txn = engine(&flags, common.cluster.cache_bytes);
         let mut logs_beside = None;
         if wal != Wal::Off && joined {
             // The process does not know the number of its node yet, so it makes the log later.
@@ -171,15 +174,15 @@ impl Settings {
                 device,
             )?);
         }
-        let lazy = cluster.protocol.keeps_lines();
+        let protocol = common.cluster.protocol;
+        let lazy = protocol.keeps_lines();
         if flags.early_release && (wal != Wal::Sync || !lazy) {
             let with = match lazy {
                 true => format!("--wal {}", wal.name()),
-                false => format!("--protocol {}", cluster.protocol.name()),
+                false => format!("--protocol {}", protocol.name()),
             };
             common.warnings.push(format!("--set early-release changes nothing with {with}"));
         }
-        common.cluster = cluster;
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
         let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
         Ok(Settings {
@@ -350,7 +353,7 @@ fn growth(
     command: Option<Command>,
     flags: &Flags,
     warehouses: u32,
-    longest: Duration,
+    longest: Option<Duration>,
     simulated: bool,
 ) -> u64 {
     if matches!(command, Some(Command::Prepare | Command::Check)) {
@@ -361,7 +364,9 @@ fn growth(
         (false, true) => RATE_VIRTUAL,
         (false, false) => RATE,
     };
-    memory::growth(flags.operations.unwrap_or((longest.as_secs_f64() * rate) as u64))
+    // The size of the pool decides the events of a simulation, so its estimate stays.
+    let longest = longest.filter(|_| !simulated || flags.operations.is_none());
+    memory::growth(operations_at_most(flags.operations, longest, rate) as u64)
 }
 
 /// The settings of the transaction engine.
@@ -379,21 +384,28 @@ fn engine(flags: &Flags, cache_bytes: usize) -> latchwork_txn::TransactionSettin
     }
 }
 
-fn cluster(
+/// Configures the cluster, with memory for the population and for so many more bytes.
+fn configure(
     flags: &Flags,
-    fabric: &FabricChoice,
+    common: &mut Common,
+    warehouses: u32,
     population: u64,
     growth: u64,
-) -> Result<ClusterConfig, AppError> {
-    let threads = flags.common.threads(fabric, THREADS_DEFAULT_VIRTUAL);
+) -> Result<(), AppError> {
+    let threads = flags.common.threads(&common.fabric, THREADS_DEFAULT_VIRTUAL);
     if flags.partitioned && threads > WORKERS_MAX {
         return Err(usage(format!(
             "--threads {threads}: with --partitioned a compute node has {WORKERS_MAX} at most; use fewer"
         )));
     }
-    // Memory that no access touches costs nothing, so the size is generous.
-    let bytes = 2 * (population + growth);
-    Ok(flags.common.cluster.config(threads, fabric, |config| memory::each_node(bytes, config))?)
+    let need = MemoryNeed {
+        what: format!("--warehouses {warehouses}"),
+        least: population,
+        enough: population.saturating_add(growth).saturating_mul(2),
+        beside: 0,
+        hint: "fewer --warehouses",
+    };
+    flags.common.configure(common, threads, &need)
 }
 
 /// The size of a worker's location cache, in rows: about as many rows as fit into the node's cache,

@@ -188,11 +188,13 @@ fn run(
     });
     let extent = settings.operations.map_or(Extent::Until(plan.until), Extent::Operations);
     let ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run)?;
-    if let Some(signal) = stop::ended_early()
-        && run.course.is_none()
-        && ran.done.iter().all(|worker| worker.counters.is_none())
-    {
+    let is_measured = run.course.is_some() || ran.done.iter().any(|done| done.counters.is_some());
+    if let Some(signal) = stop::ended_early().filter(|_| !is_measured) {
         return Err(stop::error().unwrap_or(AppError::Stopped(signal)));
+    }
+    outcome.failure = run.phase.shortage();
+    if let Some(error) = outcome.failure.take_if(|_| !is_measured) {
+        return Err(error);
     }
     outcome.counters = cluster.counters()?;
     for (node, counted) in outcome.counters.iter_mut().enumerate() {

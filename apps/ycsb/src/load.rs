@@ -18,7 +18,7 @@ use latchwork_workload::ycsb::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::settings::Settings;
+use crate::settings::{BULK_FILL, Settings};
 use crate::store::{Buffers, Store};
 
 /// The results of one worker.
@@ -60,9 +60,6 @@ struct Loader {
     loaded: RefCell<Loaded>,
     worker: usize,
 }
-
-/// The fill of pages after bulk loading. A tenth stays free for inserts and for growing fields.
-const BULK_FILL: f64 = 0.9;
 
 /// Loads all records in the order of their keys, on the first worker. Other workers load nothing.
 pub(crate) async fn bulk(

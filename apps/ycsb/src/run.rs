@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
 use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::stop::Signal;
-use latchwork_harness::{AppError, Course, LoopTime, PhaseProgress, RunPart, Share};
+use latchwork_harness::{AppError, Course, FabricChoice, LoopTime, PhaseProgress, RunPart, Share};
 use latchwork_report::histogram::Latencies;
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::pacing::Pacer;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load;
 use crate::sample_history::{History, Sample};
-use crate::settings::Settings;
+use crate::settings::{Settings, is_out_of_memory};
 use crate::store::{Buffers, Ended, Store};
 
 /// The times of a run, which are the same for all workers.
@@ -151,7 +152,7 @@ impl Runner {
                     self.note(&operation, ended, (begin, end), intended, counts);
                     self.keep(&operation, ended, effect, &mut buffers);
                 }
-                Err(error) => return self.run.phase.fail(self.run.settings.tree_error(&error)),
+                Err(error) => return self.run.fail(&error),
             }
             last = end;
             time.end_operation(&self.handle, &self.run.phase, end).await;
@@ -283,6 +284,17 @@ impl MeasuredRun for Run {
 }
 
 impl Run {
+    /// Ends the run on all workers. When the memory pool is full, the operations so far count.
+    fn fail(&self, error: &TreeError) {
+        let (settings, phase) = (&self.settings, &self.phase);
+        let told = settings.run_error(error, phase);
+        let is_alone = !matches!(settings.common.fabric, FabricChoice::Joined(_));
+        match is_out_of_memory(error) && is_alone && self.course.is_none() {
+            true => phase.end_short(told),
+            false => phase.fail(told),
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.phase.stopped() || self.phase.ended_early()
     }

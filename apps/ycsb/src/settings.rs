@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_blink::{TreeError, TreeLimits};
-use latchwork_cluster::ClusterConfig;
 use latchwork_coherence::MemoryError;
-use latchwork_harness::driver::Common;
+use latchwork_harness::driver::{Common, MemoryNeed, bytes_of_memory_node, operations_at_most};
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
@@ -35,6 +34,16 @@ const INSERTING_OPS_S_VIRTUAL: f64 = 5e7;
 /// Default number of workers of a simulated compute node. It is fixed, so that the machine's cores
 /// do not change the figures.
 const THREADS_DEFAULT_VIRTUAL: usize = 8;
+
+/// The fill of pages after bulk loading. A tenth stays free for inserts and for growing fields.
+pub(crate) const BULK_FILL: f64 = 0.9;
+/// Bytes of an entry in a page in addition to key and value.
+const ENTRY: usize = 32;
+/// The header of an allocation. Allocations have sizes in units of two headers.
+const HEADER: usize = 8;
+
+/// Flags for less memory.
+const LESS: &str = "a lower recordcount, fewer --operations or a shorter --time";
 
 /// All settings of a run.
 pub(crate) struct Settings {
@@ -102,11 +111,11 @@ impl Settings {
             properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
         };
         check_records(&settings.workload, flags.common.cluster.gcl_size)?;
-        settings.common.cluster = settings.cluster(&flags)?;
+        settings.configure(&flags)?;
         Ok(settings)
     }
 
-    fn cluster(&self, flags: &Flags) -> Result<ClusterConfig, AppError> {
+    fn configure(&mut self, flags: &Flags) -> Result<(), AppError> {
         let threads = match self.workload.client.threads {
             Some(threads) if flags.common.cluster.threads.is_none() => usize::try_from(threads)
                 .ok()
@@ -118,61 +127,70 @@ impl Settings {
                 })?,
             _ => flags.common.threads(&self.common.fabric, THREADS_DEFAULT_VIRTUAL),
         };
-        let memory_bytes = |config: &_| self.memory_bytes_auto(config);
-        Ok(flags.common.cluster.config(threads, &self.common.fabric, memory_bytes)?)
+        let need = self.memory_need();
+        flags.common.configure(&mut self.common, threads, &need)
     }
 
-    /// The estimated bytes of all records, in half-full pages.
-    fn table_bytes(&self) -> u64 {
-        let inserts = self.workload.mix.insert / self.workload.mix.sum();
-        let by_count = self.operations.map(|count| count as f64);
-        let ops_s =
-            if self.common.is_simulated() { INSERTING_OPS_S_VIRTUAL } else { INSERTING_OPS_S };
-        let by_time = self.time.map(|time| (time + self.warmup).as_secs_f64() * ops_s);
-        let operations = match (by_count, by_time) {
-            (Some(count), Some(time)) => count.min(time),
-            (count, time) => count.or(time).unwrap_or(0.0),
+    /// What the records need of memory. The data take the least, and pages are half full at worst.
+    fn memory_need(&self) -> MemoryNeed {
+        let records = self.workload.record_count();
+        let rate = match (self.common.is_simulated(), self.command) {
+            // The size of the pool decides the events of a simulation, so its estimate stays.
+            (true, _) => INSERTING_OPS_S_VIRTUAL,
+            (false, Command::Load) => 0.0,
+            (false, _) => INSERTING_OPS_S.min(self.target_ops_s.unwrap_or(f64::INFINITY)),
         };
-        let records = self.workload.record_count() as f64 + operations * inserts;
-        let entry = self.workload.layout.len_max() + self.workload.keys.len_max() + 32;
-        (records * entry as f64 * 2.0) as u64
+        let time = self.time.map(|time| time + self.warmup);
+        let operations = operations_at_most(self.operations, time, rate);
+        let inserts = operations * (self.workload.mix.insert / self.workload.mix.sum());
+        let (content, key) = (self.workload.layout.len_max(), self.workload.keys.len_max());
+        // Records of several lengths may all be short.
+        let is_constant = self.workload.layout.constant_field_len().is_some();
+        let least = if is_constant { content } else { 0 } + key + ENTRY;
+        let enough = (records as f64 + inserts) * (content + key + ENTRY) as f64 * 2.0;
+        // A bulk load sorts all keys, each of which is an allocation.
+        let sorted = size_of::<Box<[u8]>>() + (key + HEADER).next_multiple_of(2 * HEADER);
+        MemoryNeed {
+            what: format!("{records} records"),
+            least: (records as f64 * least as f64 / BULK_FILL) as u64,
+            enough: enough as u64,
+            beside: match self.load_by {
+                LoadBy::Bulk => records.saturating_mul(sorted as u64),
+                LoadBy::Inserts => 0,
+            },
+            hint: "a lower recordcount",
+        }
     }
 
     /// The error for a full memory pool.
     fn out_of_memory(&self, when: &str) -> AppError {
         let cluster = &self.common.cluster;
-        let enough = self.memory_bytes_auto(cluster).max(2 * cluster.memory_bytes);
-        self.common.out_of_memory(when, enough, "")
+        let enough = bytes_of_memory_node(self.memory_need().enough, cluster);
+        self.common.out_of_memory(when, enough.max(2 * cluster.memory_bytes), LESS)
     }
 
     /// The error that ends a run when the table fails.
     pub(crate) fn tree_error(&self, error: &TreeError) -> AppError {
-        match error {
-            TreeError::Memory(MemoryError::OutOfMemory(_)) => self.out_of_memory(" during the run"),
-            error => AppError::Failed(format!("the table failed: {error}")),
+        match is_out_of_memory(error) {
+            true => self.out_of_memory(" during the run"),
+            false => AppError::Failed(format!("the table failed: {error}")),
+        }
+    }
+
+    /// As [`tree_error`](Settings::tree_error), in the measured run.
+    pub(crate) fn run_error(&self, error: &TreeError, phase: &PhaseProgress) -> AppError {
+        match is_out_of_memory(error) {
+            true => self.out_of_memory(&format!(" after {} operations", phase.done())),
+            false => self.tree_error(error),
         }
     }
 
     /// As [`tree_error`](Settings::tree_error), while the table is loaded.
     pub(crate) fn load_error(&self, error: &TreeError, phase: &PhaseProgress) -> AppError {
-        match error {
-            TreeError::Memory(MemoryError::OutOfMemory(_)) => {
-                self.out_of_memory(&format!(" after loading {} records", phase.done()))
-            }
-            error => self.tree_error(error),
+        match is_out_of_memory(error) {
+            true => self.out_of_memory(&format!(" after loading {} records", phase.done())),
+            false => self.tree_error(error),
         }
-    }
-
-    /// The default size of each memory node, in bytes. Pages that no access writes take no memory,
-    /// so the size is generous.
-    fn memory_bytes_auto(&self, config: &ClusterConfig) -> u64 {
-        let lines = self.table_bytes() / u64::from(config.line_size) + 64;
-        // The size of the lines with their latch words.
-        let pool = lines * (u64::from(config.line_size) + 16);
-        // Each compute node has one unfinished chunk on each memory node.
-        let begun = config.chunk_size * (config.compute_nodes as u64 + 2);
-        let each = pool.div_ceil(config.memory_nodes as u64) + begun + 2 * config.chunk_size;
-        each.next_multiple_of(config.chunk_size)
     }
 
     /// The settings for a result document.
@@ -214,6 +232,11 @@ impl Settings {
         all.remove("workload");
         all
     }
+}
+
+/// Whether the memory pool is full.
+pub(crate) fn is_out_of_memory(error: &TreeError) -> bool {
+    matches!(error, TreeError::Memory(MemoryError::OutOfMemory(_)))
 }
 
 fn usage(text: impl Into<String>) -> AppError {
@@ -313,6 +336,17 @@ mod tests {
         let flags = settings(&format!("{properties} --threads 2 --target 50 --time 1")).unwrap();
         assert_eq!((flags.common.cluster.workers, flags.target_ops_s), (2, Some(50.0)));
         assert_eq!(flags.time, Some(Duration::from_secs(1)));
+    }
+
+    /// Bug: runs that could have inserted more than the machine's memory were refused.
+    #[test]
+    fn the_memory_is_what_the_run_can_fill_and_the_machine_has() {
+        let bytes = |flags: &str| settings(flags).unwrap().common.cluster.memory_bytes;
+        let inserts = "-p recordcount=1000 -p insertproportion=1 --warmup 0";
+        let few = bytes(&format!("{inserts} --operations 1000 --time 100h"));
+        assert_eq!(bytes(&format!("{inserts} --target 10 --time 10s")), few);
+        let room = latchwork_harness::driver::MemoryRoom::now().unwrap();
+        assert!((few..room.total).contains(&bytes(&format!("{inserts} --time 100h"))));
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl BenchSettings {
         Plan { warmup, operations: self.operations, time: self.time }
     }
 
+    /// Entries at the begin.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// Entries at the end, at most.
     pub(crate) fn entries_max(&self) -> u64 {
         let inserts = self.mix.share(SpatialKind::Insert);

@@ -58,6 +58,20 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
     }
 }
 
+/// Bug: a run of many operations that a short time ends was refused, and so was a long one.
+#[test]
+fn the_memory_is_what_the_run_can_fill_and_the_machine_has() {
+    let bytes = |flags: &str| {
+        let flags = format!("--set items=500 --set customers=30 {flags}");
+        settings(&flags).expect("good").common.cluster.memory_bytes
+    };
+    let few = bytes("--operations 1000");
+    assert_eq!(bytes("--operations 1000 --time 100h"), few);
+    assert_eq!(bytes("--operations 1000000000 --time 1 --warmup 0"), bytes("--time 1 --warmup 0"));
+    let room = latchwork_harness::driver::MemoryRoom::now().expect("a room");
+    assert!((few..room.total).contains(&bytes("--time 100h")));
+}
+
 #[test]
 fn terminals_of_a_divided_database_stay_in_their_share() {
     let settings =

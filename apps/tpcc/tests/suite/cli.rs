@@ -237,5 +237,40 @@ fn memory_that_runs_out_is_one_line_that_says_what_would_do() {
     let err = output.err;
     assert_eq!(output.status, Some(1), "{err}");
     let last = err.trim_end().lines().last().unwrap_or_default();
-    assert!(last.contains("memory exhausted: --memory-mb 25") && last.contains("use "), "{err}");
+    assert!(last.contains("memory exhausted after ") && last.contains(" transactions: "), "{err}");
+    assert!(last.contains("--memory-mb 25 is too small; use --memory-mb 50"), "{err}");
+    full(&output.out);
+}
+
+/// The results of a run that has filled its memory.
+fn full(out: &str) {
+    assert!(out.contains("\ntpmC: "), "{out}");
+    let checks = out.lines().filter(|line| line.starts_with("[CHECK], "));
+    assert_eq!(checks.filter(|line| line.ends_with(", ok")).count(), CHECKS, "{out}");
+}
+
+/// Bug: a run that could have inserted more than the machine's memory was refused before it began.
+#[test]
+fn a_run_until_the_memory_is_full_ends_with_results_and_with_what_would_do() {
+    let flags = "-w 2 --set items=500 --set customers=30 --cache-mb 8 --threads 1 --warmup 0 \
+                 --time 100h --weight neworder";
+    let ended = TPCC.run_within(130, &format!("{flags} --partitioned"));
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let last = ended.last();
+    assert!(
+        last.starts_with("tpcc: memory exhausted after ") && last.ends_with("--time"),
+        "{last}"
+    );
+    assert!(last.contains("the data segment") && !last.contains("--memory-mb"), "{last}");
+    full(&ended.out);
+}
+
+/// Bug: the program was killed in its load where it had less memory than the rows need.
+#[test]
+fn rows_without_room_are_refused_before_the_load() {
+    let ended = TPCC.run_within(300, "-w 2 --cache-mb 8");
+    assert_eq!((ended.status, ended.err.lines().count()), (Some(2), 1), "{ended:?}");
+    let last = ended.last();
+    assert!(last.starts_with("tpcc: --warehouses 2 need about "), "{last}");
+    assert!(last.contains("limited, with 2") && last.contains("use fewer --warehouses"), "{last}");
 }

@@ -117,6 +117,43 @@ fn a_target_is_kept_and_measured_from_intended_starts() {
     assert!((1500..=2001).contains(&ops), "{ops} operations in a second at 2000 per second");
 }
 
+/// Bug: a run that could have inserted more than the machine's memory was refused before it began.
+#[test]
+fn inserts_until_the_memory_is_full_end_with_results_and_with_what_would_do() {
+    let inserts = "-p readproportion=0 -p updateproportion=0 -p insertproportion=1";
+    let flags = "-p recordcount=1000 --cache-mb 8 --threads 1 --warmup 0 --time 100h";
+    for fabric in ["shm", "tcp"] {
+        let ended = YCSB.run_within(130, &format!("{flags} {inserts} --fabric {fabric}"));
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let last = ended.last();
+        assert!(
+            last.starts_with("ycsb: memory exhausted after ") && last.ends_with("--time"),
+            "{last}"
+        );
+        assert!(last.contains(" operations: ") && last.contains("the data segment"), "{last}");
+        assert!(!last.contains("--memory-mb"), "{last}");
+        for line in ["[INSERT], Operations, ", "[CHECK], records, ok", "[CHECK], tree, ok"] {
+            assert!(ended.out.contains(line), "{line}: {ended:?}");
+        }
+    }
+}
+
+/// Bug: the program was killed in its load where it had less memory than the records need.
+#[test]
+fn records_without_room_are_refused_before_the_load() {
+    let flags = "-p recordcount=1000000 --cache-mb 8";
+    for command in ["run", "load"] {
+        let ended = YCSB.run_within(300, &format!("{command} {flags}"));
+        assert_eq!((ended.status, ended.err.lines().count()), (Some(2), 1), "{ended:?}");
+        let last = ended.last();
+        assert!(last.starts_with("ycsb: 1000000 records need about "), "{last}");
+        assert!(
+            last.contains("limited, with 2") && last.contains("use a lower recordcount"),
+            "{last}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_is_one_line_and_leaves_nothing_behind() {
     YCSB.refuses(&[

@@ -106,6 +106,7 @@ mod error;
 mod execute;
 mod fabric;
 mod inbox;
+mod memory_room;
 mod name;
 #[cfg_attr(any(not(target_os = "linux"), loom), allow(dead_code))]
 mod node;
@@ -119,4 +120,5 @@ pub use error::ShmError;
 pub use execute::Barriers;
 pub use fabric::ShmFabric;
 pub use inbox::{ShmInbox, ShmSubscription};
+pub use memory_room::MemoryRoom;
 pub use name::{ProcessEnd, ShmNodeName};

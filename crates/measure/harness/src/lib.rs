@@ -93,7 +93,7 @@ pub use loop_time::LoopTime;
 pub use parse::MIB;
 pub use phase::PhaseProgress;
 pub use program::{NamesFiles, help, main, start};
-pub use shared::{LEFT_OVERS, Shared};
+pub use shared::{Shared, no_room_hint};
 
 /// The commit of this build, or `unknown`.
 pub const GIT: &str = env!("LATCHWORK_GIT");

@@ -22,6 +22,8 @@ pub struct PhaseProgress {
     /// The phase was ended early, without an error.
     is_over: AtomicBool,
     error: Mutex<Option<AppError>>,
+    /// The error that ended the phase early, and whose operations so far count.
+    shortage: Mutex<Option<AppError>>,
 }
 
 impl PhaseProgress {
@@ -35,6 +37,7 @@ impl PhaseProgress {
             stopped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             error: Mutex::new(None),
+            shortage: Mutex::new(None),
         }
     }
 
@@ -77,6 +80,18 @@ impl PhaseProgress {
     /// Ends the phase on all workers early. Their operations so far count.
     pub fn end_early(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`end_early`](PhaseProgress::end_early), because something ran out. The first error
+    /// counts.
+    pub fn end_short(&self, error: AppError) {
+        self.shortage.lock().get_or_insert(error);
+        self.end_early();
+    }
+
+    /// The error of [`end_short`](PhaseProgress::end_short), once.
+    pub fn shortage(&self) -> Option<AppError> {
+        self.shortage.lock().take()
     }
 
     /// Whether the phase was ended [early](PhaseProgress::end_early).

@@ -10,6 +10,7 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::SetupError;
+use latchwork_verbs_shm::MemoryRoom;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -311,8 +312,13 @@ impl Shared {
     }
 }
 
-/// The end of an error about memory: files of killed processes may take the shared memory.
-pub const LEFT_OVERS: &str = "; `cluster clean` removes what killed processes have left";
+/// The end of an error about memory: a control group may limit it, or files of killed processes may
+/// take the shared memory.
+pub fn no_room_hint() -> String {
+    let limit = MemoryRoom::now().filter(MemoryRoom::is_of_group);
+    let limit = limit.map_or(String::new(), |room| format!("; {room}"));
+    format!("{limit}; `cluster clean` removes what killed processes have left")
+}
 
 /// The error of a process that cannot join, with the flag that may help.
 pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError {
@@ -322,7 +328,8 @@ pub(crate) fn join_error(config: &ClusterConfig, error: &JoinError) -> AppError 
             error @ (SetupError::Region(_) | SetupError::NoRoom { .. }),
         )) => {
             let cache_mb = config.cache_bytes >> 20;
-            let hint = if matches!(error, SetupError::NoRoom { .. }) { LEFT_OVERS } else { "" };
+            let is_full = matches!(error, SetupError::NoRoom { .. });
+            let hint = if is_full { no_room_hint() } else { String::new() };
             AppError::Failed(format!("{error}; use less than --cache-mb {cache_mb}{hint}"))
         }
         JoinError::Cluster(error) => ClusterFlags::cluster_error(config, error),

@@ -27,6 +27,17 @@ impl Tested {
         Ended::of(&mut self.command(arguments))
     }
 
+    /// Runs the program to its end, with so many MiB of memory for its data.
+    ///
+    /// # Panics
+    /// When the program cannot start.
+    pub fn run_within(self, mib: u64, arguments: &str) -> Ended {
+        let line = format!(r#"ulimit -d {} && exec "$0" "$@""#, mib << 10);
+        let mut shell = command("sh");
+        shell.args(["-c", &line, self.0]).args(arguments.split_whitespace());
+        Ended::of(shell.stdin(Stdio::null()))
+    }
+
     /// Starts the program.
     ///
     /// # Panics

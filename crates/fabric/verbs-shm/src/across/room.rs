@@ -1,19 +1,28 @@
 //! Allocates all memory of a file before any process touches the file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
+use std::thread::park_timeout;
+use std::time::Duration;
 
+use latchwork_runtime::Clock;
 use latchwork_strict::strict_assert;
-use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatfs, fstatvfs};
 use rustix::io::Errno;
 
-use crate::ShmError;
+use crate::{MemoryRoom, ShmError};
 
 /// The bytes that one call allocates. A call that a signal interrupts is repeated from its start,
 /// so each call must be short.
 const STEP: u64 = 256 << 20;
 /// The file system type of `tmpfs`, a file system in memory.
 const TMPFS: i128 = 0x0102_1994;
+
+/// The size from which processes allocate one after the other.
+const LARGE: u64 = 1 << 20;
+/// The longest wait for the allocations of other processes.
+const TURN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The page size of the file system in bytes, at least 4096.
 pub(crate) fn page_bytes(directory: &File) -> u64 {
@@ -25,18 +34,33 @@ fn free(directory: &File) -> Option<u64> {
     let (stats, kind) = (fstatvfs(directory).ok()?, fstatfs(directory).ok()?.f_type as i128);
     // A `tmpfs` without a limit reports 0 blocks.
     let room = (stats.f_blocks > 0).then(|| stats.f_bavail.saturating_mul(stats.f_frsize));
-    let memory = if kind == TMPFS { available_memory() } else { None };
+    let memory = if kind == TMPFS { MemoryRoom::now().map(|room| room.free) } else { None };
     [room, memory].into_iter().flatten().min()
 }
 
-/// The memory that the machine can still provide, in bytes.
-fn available_memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let find = |name: &str| -> Option<u64> {
-        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse().ok()
-    };
-    Some((find("MemAvailable:")? + find("SwapFree:").unwrap_or(0)) << 10)
+/// Locks the directory until the drop, so that what one process takes is missing where the next one
+/// looks. After a long wait the process goes on without the lock.
+struct Turn<'a>(&'a File);
+
+impl Turn<'_> {
+    fn of(directory: &File) -> Turn<'_> {
+        let clock = Clock::start();
+        let deadline = clock.now() + TURN;
+        let wait =
+            |locked: Result<(), Errno>| matches!(locked, Err(Errno::WOULDBLOCK | Errno::INTR));
+        while wait(flock(directory, FlockOperation::NonBlockingLockExclusive))
+            && clock.now() < deadline
+        {
+            park_timeout(LOOK);
+        }
+        Turn(directory)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Allocates `bytes` of memory for an empty file in `directory`. Missing memory is an error at this
@@ -53,6 +77,7 @@ pub(crate) fn reserve(
         path: path.to_owned(),
         error: error.into(),
     };
+    let _turn = (bytes >= LARGE).then(|| Turn::of(directory.0));
     let free = free(directory.0);
     if let Some(free) = free.filter(|&free| free < bytes) {
         return Err(no_room(free));

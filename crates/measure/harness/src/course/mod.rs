@@ -51,8 +51,8 @@ pub struct Course {
     waits: AtomicBool,
     /// Whether this process is warm, and waits for other processes.
     is_warm: AtomicBool,
-    /// Whether a signal ended the course. No operation begins any more, not even an operation that
-    /// a worker has taken.
+    /// Whether a signal or a shortage ended the course. No operation begins any more, not even an
+    /// operation that a worker has taken.
     is_stopped: AtomicBool,
     marks: Mutex<Marks>,
 }
@@ -168,7 +168,7 @@ impl Course {
             return;
         }
         strict_assert!(stage != OVER, "a part begins after the end");
-        if marks.stopped.is_some() {
+        if self.is_stopped.load(Ordering::Relaxed) {
             if stage == MEASURED {
                 marks.end = Some(now.max(marks.from));
                 marks.after = self.counters();
@@ -276,11 +276,16 @@ impl Course {
         self.marks.lock().error.clone().map(AppError::Failed)
     }
 
-    /// Ends the run because of a signal. Workers stop at their next operation. Returns false if the
-    /// run is still in its warm-up.
+    /// As [`end_early`](Course::end_early), because of a signal.
     pub fn stop(&self, signal: Signal) -> bool {
+        self.end_early(Some(signal))
+    }
+
+    /// Ends the run early, because of a signal or because something ran out. Workers stop at their
+    /// next operation. Returns false if the run is still in its warm-up.
+    pub fn end_early(&self, signal: Option<Signal>) -> bool {
         let mut marks = self.marks.lock();
-        marks.stopped.get_or_insert(signal);
+        marks.stopped = marks.stopped.or(signal);
         self.is_stopped.store(true, Ordering::Relaxed);
         // The store is under the lock of the marks, so that `turn` cannot overwrite it.
         self.until.store(0, Ordering::Relaxed);
@@ -311,11 +316,11 @@ impl Course {
         match at {
             Err(error) => self.fail(error.to_string()),
             Ok(time) => {
-                let marks = self.marks.lock();
+                let _marks = self.marks.lock();
                 strict_assert!(self.is_warm(), "the measured part is set for a cold process");
                 // The store is under the lock of the marks, so that it cannot overwrite the store
                 // of a signal.
-                if marks.stopped.is_none() {
+                if !self.is_stopped.load(Ordering::Relaxed) {
                     self.until.store(time.as_nanos(), Ordering::Relaxed);
                 }
             }

@@ -7,7 +7,8 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_files::{Named, Output};
 use serde_json::Value;
 
-use crate::{AppError, ClusterFlags, FabricChoice, FabricFlags, FlagError, OutputFlags};
+use super::PoolSize;
+use crate::{AppError, ClusterFlags, FabricChoice, FabricFlags, FlagError, MIB, OutputFlags};
 
 /// The flags of all drivers.
 #[derive(Clone, Debug, Args)]
@@ -41,7 +42,8 @@ impl DriverFlags {
         if fabric.nic().is_some() && self.cluster.prefault {
             warnings.push("--set prefault changes nothing in a simulation".to_owned());
         }
-        Ok(Common { cluster: ClusterConfig::default(), fabric, json, warnings })
+        let (cluster, pool) = (ClusterConfig::default(), PoolSize::default());
+        Ok(Common { cluster, pool, fabric, json, warnings })
     }
 
     /// The workers of each compute node: those of `--threads`, or `simulated` in a simulation, so
@@ -58,6 +60,8 @@ impl DriverFlags {
 pub struct Common {
     /// The cluster.
     pub cluster: ClusterConfig,
+    /// The origin of the memory nodes' size.
+    pub pool: PoolSize,
     /// The fabric.
     pub fabric: FabricChoice,
     /// The destination of the result document.
@@ -78,10 +82,22 @@ impl Common {
     }
 
     /// The error for a full memory pool. `when` stands behind the fact, `enough` is a size of each
-    /// memory node in bytes that suffices, and `hint` is what else would do.
+    /// memory node in bytes that suffices, and `hint` has flags that lower the need.
     pub fn out_of_memory(&self, when: &str, enough: u64, hint: &str) -> AppError {
-        let (small, large) = self.fabric.memory_in_words(self.cluster.memory_bytes, enough);
-        AppError::Failed(format!("memory exhausted{when}: {small} is too small; {large}{hint}"))
+        let given = self.cluster.memory_bytes;
+        let (small, large) = self.fabric.memory_in_words(given, enough);
+        let (mib, estimate) = (given / MIB, "an estimate, on each memory node");
+        AppError::Failed(match &self.pool {
+            PoolSize::Room(room) => format!(
+                "memory exhausted{when}: {mib} MiB on each memory node were all that could be had, because {room}; use {hint}"
+            ),
+            PoolSize::Estimated if !matches!(self.fabric, FabricChoice::Joined(_)) => {
+                format!(
+                    "memory exhausted{when}: {mib} MiB, {estimate}, are too few; {large}, {hint}"
+                )
+            }
+            _ => format!("memory exhausted{when}: {small} is too small; {large}, {hint}"),
+        })
     }
 
     /// The settings for a result document: those of the cluster, and `own`.

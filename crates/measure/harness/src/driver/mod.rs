@@ -15,7 +15,9 @@
 
 mod common;
 mod measure;
+mod memory;
 mod outcome;
+mod pool_size;
 mod work;
 
 use std::collections::BTreeMap;
@@ -30,9 +32,13 @@ use latchwork_report::text;
 use latchwork_runtime::{Clock, Time};
 use serde_json::Value;
 
+pub use latchwork_verbs_shm::MemoryRoom;
+
 pub use self::common::{Common, DriverFlags, described};
 pub use self::measure::{MeasuredRun, Ran};
+pub use self::memory::{MemoryNeed, bytes_of_memory_node, check_memory_nodes, operations_at_most};
 pub use self::outcome::{Figures, Outcome};
+pub use self::pool_size::PoolSize;
 pub use self::work::{named, tasks};
 use crate::console::{say, say_folded};
 use crate::outcome::{RunCheck, WorldEnd, write_check_lines};

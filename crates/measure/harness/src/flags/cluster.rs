@@ -47,7 +47,8 @@ pub struct ClusterFlags {
     /// Memory for the cache of each compute node in MiB, its metadata included.
     #[arg(long, global = true, value_name = "SIZE", default_value = "256", value_parser = mebibytes, help_heading = "Cluster")]
     pub cache_mb: f64,
-    /// Memory of each memory node in MiB. [default: twice an estimate of what the workload needs]
+    /// Memory of each memory node in MiB. [default: twice an estimate of what the
+    /// workload needs, as far as this machine has that much]
     #[arg(long, global = true, value_name = "SIZE", value_parser = whole_mebibytes(1..=1 << 28), help_heading = "Cluster")]
     pub memory_mb: Option<u64>,
     /// Memory nodes over which each compute node spreads its new lines, with a chunk of each at a
