@@ -293,7 +293,7 @@ mod tests {
             ("run --threads none", "--threads", "from 1 to 64"),
             ("run --gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
             ("run --frames 3", "--frames", "from 4"),
-            ("run --protocol mesi", "--protocol", "selcc and sel"),
+            ("run --protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("run --nic token-ring", "--nic", "calm"),
             ("run --faults gremlins=1/3", "--faults", "delay"),
             ("run --faults delay=5", "--faults", "1/5"),

@@ -283,7 +283,7 @@ mod tests {
             ("--check maybe", "--check", "on or off"),
             ("--threads 0", "--threads", "from 1 to 1024"),
             ("--compute-nodes 59", "--compute-nodes", "from 1 to 58"),
-            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("--warehouse 3", "--warehouse", "--warehouses"),
             ("load", "load", ""),
         ]);

@@ -183,7 +183,7 @@ mod tests {
             ("--warmup x", "--warmup", "auto or a time such as 500ms"),
             ("--operations 0", "--operations", "from 1"),
             ("--workload g", "--workload", "one of a, b, c, d, e, f"),
-            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("--load-by hand", "--load-by", "inserts, bulk"),
             ("--thread 3", "--thread", "--threads"),
             ("walk", "walk", ""),

@@ -15,7 +15,7 @@ use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
-use crate::protocol::new_node;
+use crate::protocol::{Agent, agent, new_agent, new_node};
 use crate::{ClusterConfig, ConfigError};
 
 /// The reason why a cluster could not be started, or did not run to its end.
@@ -69,12 +69,14 @@ pub(crate) struct Blueprint {
     geometry: Geometry,
     memory: Vec<(MemoryNodeId, u64)>,
     compute: Vec<(ComputeNodeId, Cache, RegionKey)>,
+    /// The agents of the memory nodes, if the protocol has homes.
+    agents: Vec<(ComputeNodeId, Cache, RegionKey)>,
 }
 
 impl Blueprint {
     pub(crate) fn new(fabric: &AnyFabric, config: &ClusterConfig) -> Result<Self, ClusterError> {
         let geometry = config.check()?;
-        let memory = (0..config.memory_nodes)
+        let memory: Vec<_> = (0..config.memory_nodes)
             .map(|_| {
                 Ok((fabric.add_memory_node(config.memory_bytes as usize)?, config.memory_bytes))
             })
@@ -95,7 +97,13 @@ impl Blueprint {
                 Ok((id, cache, arena))
             })
             .collect::<Result<_, ClusterError>>()?;
-        let blueprint = Blueprint { geometry, memory, compute };
+        let agents = if config.protocol.has_homes() {
+            let memories = memory.iter().map(|(id, _)| *id);
+            memories.map(|id| new_arena_of_agent(fabric, config, id)).collect::<Result<_, _>>()?
+        } else {
+            Vec::new()
+        };
+        let blueprint = Blueprint { geometry, memory, compute, agents };
         strict_check!(blueprint, config);
         Ok(blueprint)
     }
@@ -105,7 +113,7 @@ impl Blueprint {
         assert_eq!(self.compute.len(), config.compute_nodes, "all compute nodes are in the fabric");
         let arena = self.compute[0].2;
         assert!(
-            self.compute.iter().all(|(_, _, key)| *key == arena),
+            self.compute.iter().chain(&self.agents).all(|(_, _, key)| *key == arena),
             "nodes forward lines under one key, and the arenas have several"
         );
         assert!(
@@ -130,10 +138,9 @@ impl Blueprint {
         config: &ClusterConfig,
     ) -> Result<Nodes, ClusterError> {
         let pool = Pool::format(port, &self.memory, self.geometry, config.seed).await?;
-        let mut nodes = Vec::new();
-        for (id, cache, arena) in self.compute {
+        let parts = async |(id, cache, arena)| {
             let epochs = Epochs::register(&pool, port, id, config.pool).await?;
-            let parts = NodeParts {
+            Ok::<_, ClusterError>(NodeParts {
                 id,
                 cache,
                 arena,
@@ -141,18 +148,42 @@ impl Blueprint {
                 allocator: LineAllocator::new(&epochs),
                 epochs,
                 settings: config.node.clone(),
-            };
-            nodes.push(new_node(parts, config.protocol, &config.selcc));
+            })
+        };
+        let mut nodes = Vec::new();
+        for node in self.compute {
+            nodes.push(new_node(parts(node).await?, config.protocol, &config.selcc));
+        }
+        let mut agents = Vec::new();
+        for agent in self.agents {
+            agents.extend(new_agent(parts(agent).await?, config.protocol));
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
-        Ok(Nodes { pool, nodes })
+        Ok(Nodes { pool, nodes, agents })
     }
+}
+
+/// Makes the agent of a memory node in the fabric. Its arena is the memory of the memory node. Its
+/// own cache is never used.
+fn new_arena_of_agent(
+    fabric: &AnyFabric,
+    config: &ClusterConfig,
+    memory: MemoryNodeId,
+) -> Result<(ComputeNodeId, Cache, RegionKey), ClusterError> {
+    let id = agent(memory).expect("the configuration has an id for each agent");
+    let cache = Cache::with_frames(config.frames_min(), config.line_size as usize)?;
+    let arena = fabric.memory(memory).expect("a memory node of this fabric");
+    fabric.add_compute_node(id)?;
+    let key = fabric.register(id, arena)?;
+    Ok((id, cache, key))
 }
 
 /// The compute nodes of a cluster, and their pool.
 pub(crate) struct Nodes {
     pub(crate) pool: Pool,
     pub(crate) nodes: Vec<Arc<Node>>,
+    /// The agents of the memory nodes, if the protocol has homes.
+    pub(crate) agents: Vec<Agent>,
 }
 
 /// A worker of the cluster: its indexes and its resources.

@@ -104,6 +104,27 @@ pub enum ConfigError {
         /// The given number.
         given: usize,
     },
+    /// The agents of the memory nodes and the compute nodes are too many.
+    #[error(
+        "{protocol} with {given} compute and memory nodes is impossible: each memory node has an agent, and {} nodes and \
+         agents have ids",
+        ComputeNodeId::MAX
+    )]
+    Agents {
+        /// The protocol.
+        protocol: Protocol,
+        /// The given number of nodes of both kinds.
+        given: usize,
+    },
+    /// The protocol cannot run on a cluster of processes.
+    #[error(
+        "{protocol} needs an agent at each memory node, which a process of its own does not have yet: use selcc or sel, or a \
+         cluster in one process"
+    )]
+    Processes {
+        /// The protocol.
+        protocol: Protocol,
+    },
     /// There is no worker.
     #[error("a compute node needs at least one worker")]
     Workers,
@@ -206,6 +227,11 @@ impl ClusterConfig {
         if !(1..=1 << 16).contains(&self.memory_nodes) {
             return Err(ConfigError::MemoryNodes { given: self.memory_nodes });
         }
+        let ids = usize::from(ComputeNodeId::MAX);
+        if self.protocol.has_homes() && self.compute_nodes + self.memory_nodes > ids {
+            let (protocol, given) = (self.protocol, self.compute_nodes + self.memory_nodes);
+            return Err(ConfigError::Agents { protocol, given });
+        }
         if self.workers == 0 {
             return Err(ConfigError::Workers);
         }
@@ -250,6 +276,10 @@ mod tests {
         assert!(wrong(|c| c.compute_nodes = 0).contains("1 to 58"));
         assert!(wrong(|c| c.compute_nodes = 59).contains("1 to 58"));
         assert!(wrong(|c| c.memory_nodes = 0).contains("65536"));
+        let many = |c: &mut ClusterConfig| {
+            (c.protocol, c.compute_nodes, c.memory_nodes) = (Protocol::Gam, 40, 19);
+        };
+        assert!(wrong(many).contains("gam with 59 compute and memory nodes"), "{}", wrong(many));
         assert!(wrong(|c| c.workers = 0).contains("worker"));
         assert!(wrong(|c| c.inflight = 0).contains("flight"));
         assert!(wrong(|c| c.line_size = 1000).contains("power of two"));

@@ -9,7 +9,7 @@ use std::thread;
 use latchwork_engine::{Node, Worker};
 use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
-use latchwork_runtime::{Clock, Executor, Notifier, RealDriver};
+use latchwork_runtime::{Clock, Executor, ExecutorConfig, Notifier, RealDriver};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::ClusterConfig;
@@ -43,25 +43,36 @@ impl Host {
         ports: Ports,
         pool: Pool,
         (nodes, first): (Vec<Arc<Node>>, usize),
+        agents: Vec<Arc<Node>>,
     ) -> Result<Host, ClusterError> {
         if config.prefault {
             ports.prefault();
             nodes.iter().for_each(|node| node.cache().arena().prefault());
         }
         let mut host = Host { config, clock, ports, pool, nodes, first, handlers: Vec::new() };
-        for node in 0..host.nodes.len() {
-            let handler = host.start_handler(node)?;
+        for (index, agent) in agents.iter().enumerate() {
+            let own = handler_config(&host.config, usize::MAX >> 1);
+            let handler = host.start_handler(agent, own, format!("agent{index}"))?;
             host.handlers.push(handler);
         }
-        strict_assert_eq!(host.handlers.len(), host.nodes.len(), "every node has a handler");
+        for own in 0..host.nodes.len() {
+            let index = host.first + own;
+            let config = handler_config(&host.config, index);
+            let name = format!("node{}-handler", index + 1);
+            let handler = host.start_handler(&host.nodes[own], config, name)?;
+            host.handlers.push(handler);
+        }
         strict_assert!(!host.nodes.is_empty(), "a process without a node starts no threads");
         Ok(host)
     }
 
-    fn start_handler(&self, own: usize) -> Result<Handler, ClusterError> {
-        let node = self.nodes[own].clone();
-        let index = self.first + own;
-        let config = handler_config(&self.config, index);
+    fn start_handler(
+        &self,
+        node: &Arc<Node>,
+        config: ExecutorConfig,
+        name: String,
+    ) -> Result<Handler, ClusterError> {
+        let node = node.clone();
         let (ports, clock) = (self.ports.clone(), self.clock);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -83,7 +94,6 @@ impl Host {
                 }
             }
         };
-        let name = format!("node{}-handler", index + 1);
         let thread = thread::Builder::new().name(name.clone()).spawn(body)?;
         let ended = |_| ClusterError::panicked(name, &"it did not start");
         let notifier = start.recv().map_err(ended)??;

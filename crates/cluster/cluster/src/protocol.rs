@@ -9,6 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
+pub(crate) use latchwork_homes::agent;
+use latchwork_homes::{Directory, Holders, Homes, Rules};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
@@ -42,12 +44,18 @@ protocols! {
     Selcc "selcc",
     /// SEL: the baseline, which releases a line after every access.
     Sel "sel",
+    /// GAM: a home for each line resolves all conflicts.
+    Gam "gam",
+    /// ScaleStore: a home for each line names its holders, and the requesters resolve conflicts.
+    ScaleStore "scalestore",
 }
 
 /// How a protocol is built.
 enum Build {
     /// The protocols of the latch word.
     LatchWord(Policy),
+    /// The protocols with a directory.
+    Directory(Rules),
 }
 
 impl Protocol {
@@ -55,18 +63,22 @@ impl Protocol {
         match self {
             Protocol::Selcc => Build::LatchWord(Policy::SELCC),
             Protocol::Sel => Build::LatchWord(Policy::SEL),
+            Protocol::Gam => Build::Directory(Rules::GAM),
+            Protocol::ScaleStore => Build::Directory(Rules::SCALESTORE),
         }
     }
 
     /// The names of all protocols, for messages.
     pub(crate) fn names() -> String {
-        Self::ALL.map(Protocol::name).join(" and ")
+        let [others @ .., last] = Self::ALL.map(Protocol::name);
+        format!("{} and {last}", others.join(", "))
     }
 
     /// Whether a node keeps a line after the access (lazy release).
     pub const fn keeps_lines(self) -> bool {
         match self.build() {
             Build::LatchWord(policy) => policy.lazy_release,
+            Build::Directory(_) => true,
         }
     }
 
@@ -75,26 +87,54 @@ impl Protocol {
     pub const fn requests_lines(self) -> bool {
         match self.build() {
             Build::LatchWord(policy) => policy.rules.invalidate,
+            Build::Directory(_) => true,
         }
+    }
+
+    /// Whether each line has a home, so that each memory node needs an agent.
+    pub const fn has_homes(self) -> bool {
+        matches!(self.build(), Build::Directory(_))
     }
 
     /// The names of the counts that only this protocol has.
     pub(crate) const fn own_counts(self) -> &'static [&'static str] {
         match self.build() {
             Build::LatchWord(_) => LatchCount::NAMES,
+            Build::Directory(_) => &[],
         }
     }
 }
 
-/// What the protocol itself says of the lines of a pool, whose memory nodes have these memories.
+/// What the protocol itself says of the lines of a pool, whose memory nodes have these memories and
+/// these agents.
 pub(crate) fn truth(
     protocol: Protocol,
     geometry: Geometry,
     memories: Vec<Arc<Region>>,
+    agents: &[Agent],
 ) -> Box<dyn Truth> {
     match protocol.build() {
         Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories)),
+        Build::Directory(_) => {
+            let holders = agents.iter().map(|agent| agent.holders.clone()).collect();
+            Box::new(Homes::new(holders))
+        }
     }
+}
+
+/// The agent of a memory node.
+pub(crate) struct Agent {
+    pub(crate) node: Arc<Node>,
+    /// Its entries, written down for checks.
+    holders: Arc<Holders>,
+}
+
+/// Builds the agent of a memory node. `None`: the protocol has no homes.
+pub(crate) fn new_agent(parts: NodeParts, protocol: Protocol) -> Option<Agent> {
+    let Build::Directory(rules) = protocol.build() else { return None };
+    let holders = Arc::<Holders>::default();
+    let directory = Directory::agent(rules, Some(holders.clone()));
+    Some(Agent { node: Node::new(parts, directory), holders })
 }
 
 /// Builds a compute node that runs the protocol.
@@ -104,6 +144,7 @@ pub(crate) fn new_node(parts: NodeParts, protocol: Protocol, selcc: &SelccSettin
             let protocol = Selcc::new(policy, &parts.settings, selcc.clone());
             Node::new(parts, protocol)
         }
+        Build::Directory(rules) => Node::new(parts, Directory::new(rules)),
     }
 }
 

@@ -104,6 +104,14 @@ impl Simulated {
             powers.push((index, actor.power()));
             handlers.push((actor, worker));
         }
+        for agent in &nodes.agents {
+            let actor = VirtualWorker::spawn(&kernel, handler_config(&config, usize::MAX >> 1));
+            let handle = actor.handle();
+            let port = Port::new(&fabric, agent.node.id(), &handle)?;
+            let inbox = fabric.inbox(agent.node.id())?;
+            let worker = Worker::start_handler(&agent.node, port, inbox, &handle);
+            handlers.push((actor, worker));
+        }
         let dead = RefCell::new(vec![false; nodes.nodes.len()]);
         let powers = RefCell::new(powers);
         let cluster = Simulated {
@@ -125,7 +133,8 @@ impl Simulated {
     /// Asserts what holds between any two events of the world.
     fn check(&self) {
         let nodes = self.nodes.nodes.len();
-        assert_eq!(self.handlers.len(), nodes, "every node has a handler");
+        let handlers = nodes + self.nodes.agents.len();
+        assert_eq!(self.handlers.len(), handlers, "every node and every agent has a handler");
         assert_eq!(self.leases.len(), nodes, "every node has a lease");
         assert_eq!(self.dead.borrow().len(), nodes, "every node lives or is dead");
         let powers = self.powers.borrow();
@@ -166,7 +175,7 @@ impl Simulated {
         let memory = |node| self.network.memory(MemoryNodeId(node)).expect("a memory node");
         let memories = (0..self.config.memory_nodes as u16).map(memory).collect();
         let geometry = self.nodes()[0].allocator().pool().geometry();
-        protocol::truth(self.config.protocol, geometry, memories)
+        protocol::truth(self.config.protocol, geometry, memories, &self.nodes.agents)
     }
 
     /// The counters of all workers.
@@ -445,9 +454,10 @@ impl Simulated {
     /// The CPU time of each worker that exists now, with the index of its node.
     pub(crate) fn worked(&self) -> Vec<(usize, Duration)> {
         let powers = self.powers.borrow();
-        // The powers of the handlers come first, and no handler ends.
-        strict_assert!(powers.len() >= self.handlers.len(), "the power of a handler is gone");
-        let there = powers.iter().skip(self.handlers.len()).filter(|(_, power)| !power.has_ended());
+        // The powers of the nodes' handlers come first, and no handler ends.
+        let handlers = self.nodes.nodes.len();
+        strict_assert!(powers.len() >= handlers, "the power of a handler is gone");
+        let there = powers.iter().skip(handlers).filter(|(_, power)| !power.has_ended());
         there.map(|(node, power)| (*node, power.worked())).collect()
     }
 

@@ -40,8 +40,8 @@ struct WriteSide {
     gives_way: AtomicU32,
     // Accesses that wait for the latch.
     awaiting: AtomicU32,
-    // The priority of the starved writer that won the line.
-    starved: AtomicU32,
+    // A number of the protocol about the copy.
+    note: AtomicU32,
     held_until: AtomicU64,
     // The last use before the watch, with the bit `SHORT` for a short watch; 0: not watched.
     watched_since: AtomicU32,
@@ -97,7 +97,7 @@ impl Default for Frame {
                 reservations: AtomicU32::new(0),
                 gives_way: AtomicU32::new(0),
                 awaiting: AtomicU32::new(0),
-                starved: AtomicU32::new(0),
+                note: AtomicU32::new(0),
                 held_until: AtomicU64::new(0),
                 watched_since: AtomicU32::new(0),
                 lock: LockWord::default(),
@@ -215,7 +215,7 @@ impl Frame {
         strict_assert!(!old.is_latched(), "a writer has the latch of an invalid frame");
         debug_assert_eq!(old.ownership(), Ownership::Invalid, "publishing over a valid copy");
         self.give_way(false);
-        self.set_starved(0);
+        self.set_note(0);
         self.read.state.store(old.replaced(ownership).bits(), Ordering::Release);
         strict_assert!(self.state().counter() != old.counter(), "new bytes need a new counter");
     }
@@ -306,15 +306,15 @@ impl Frame {
         self.write.gives_way.load(Ordering::Relaxed) != 0 && !self.is_reserved()
     }
 
-    /// The priority with which a starved writer of this node won the line (SELCC 5.3.2), or 0. Read
-    /// and written under a lock of the protocol.
-    pub fn starved(&self) -> u8 {
-        self.write.starved.load(Ordering::Relaxed) as u8
+    /// The number that the protocol keeps with the copy: the line has no other state at rest. 0 for
+    /// a [published](Frame::publish) copy. Read and written under a lock of the protocol.
+    pub fn note(&self) -> u32 {
+        self.write.note.load(Ordering::Relaxed)
     }
 
-    /// Sets the priority with which a starved writer won the line.
-    pub fn set_starved(&self, priority: u8) {
-        self.write.starved.store(u32::from(priority), Ordering::Relaxed);
+    /// Sets the number of the protocol.
+    pub fn set_note(&self, note: u32) {
+        self.write.note.store(note, Ordering::Relaxed);
     }
 
     /// Whether local accesses wait for the latch. Relaxed, for the reason given at

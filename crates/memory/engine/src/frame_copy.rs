@@ -57,14 +57,14 @@ impl FrameCopy<'_> {
         !self.lapsed && self.frame().is_reserved()
     }
 
-    /// The priority with which a starved writer of this node won the line, or 0.
-    pub fn starved(&self) -> u8 {
-        self.frame().starved()
+    /// The number that the protocol keeps with the copy.
+    pub fn note(&self) -> u32 {
+        self.frame().note()
     }
 
-    /// Sets the priority with which a starved writer won the line.
-    pub fn set_starved(&mut self, priority: u8) {
-        self.frame().set_starved(priority);
+    /// Sets the number that the protocol keeps with the copy.
+    pub fn set_note(&mut self, note: u32) {
+        self.frame().set_note(note);
     }
 
     /// Permits local code to use the bytes in the frame.

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use latchwork_cache::Ownership;
+use latchwork_cache::{Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
@@ -118,8 +118,21 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
         false
     }
 
-    /// The part of a new record, for a line at rest with this ownership.
-    fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> Self::Line;
+    /// Whether the end of an operation on an evicted line ends the release of the line. Otherwise
+    /// the protocol ends it, by [`WorkerCore::end_release`].
+    fn operation_ends_release(&self) -> bool {
+        true
+    }
+
+    /// The part of a new record, for the line `addr` at rest with this ownership. `frame`: the
+    /// frame of the line, with the [note](Frame::note) of the protocol.
+    fn at_rest(
+        &self,
+        node: ComputeNodeId,
+        addr: GlobalAddr,
+        hold: Ownership,
+        frame: Option<&Frame>,
+    ) -> Self::Line;
 
     // ---- what local code does ----
 

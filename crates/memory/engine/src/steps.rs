@@ -27,13 +27,13 @@ impl<P: CoherenceProtocol> Inner<P> {
         records.entry(addr).or_insert_with(|| {
             let node = &*self.node_core;
             let frame = node.cache.find(addr);
-            let hold =
-                frame.map_or(Ownership::Invalid, |id| node.cache.frame(id).state().ownership());
+            let header = frame.map(|id| node.cache.frame(id));
+            let hold = header.map_or(Ownership::Invalid, |frame| frame.state().ownership());
             strict_assert!(
                 frame.is_none() || hold != Ownership::Invalid,
                 "{addr} is at rest without ownership, and keeps a frame"
             );
-            Record::new(self.node.protocol.at_rest(node.id, hold), frame)
+            Record::new(self.node.protocol.at_rest(node.id, addr, hold, header), frame)
         })
     }
 
@@ -119,10 +119,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();
         let Some(record) = records.get_mut(&addr) else { return };
-        if record.local.evicting {
-            record.local.evicting = false;
-            let releasing = self.node_core.releasing.fetch_sub(1, Ordering::Relaxed);
-            strict_assert!(releasing > 0, "the release of {addr} was not counted");
+        if record.local.evicting && self.node.protocol.operation_ends_release() {
+            self.core.end_release(&mut record.local);
         }
         self.node.protocol.ended(&mut self.site(addr, record), end);
         self.finish(&mut records, addr);
@@ -130,6 +128,15 @@ impl<P: CoherenceProtocol> Inner<P> {
 }
 
 impl WorkerCore {
+    /// Ends the release of an evicted line that kept its frame until now.
+    #[inline]
+    pub fn end_release(&self, local: &mut LocalSide) {
+        if std::mem::take(&mut local.evicting) {
+            let releasing = self.node.releasing.fetch_sub(1, Ordering::Relaxed);
+            strict_assert!(releasing > 0, "a release was not counted: {local:?}");
+        }
+    }
+
     /// Releases the frame of a line that has failed, unless a lock or a pending probe keeps the
     /// frame.
     ///

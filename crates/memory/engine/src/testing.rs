@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 
-use latchwork_cache::{DirtyBounds, Ownership};
+use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError, WorkRequest};
 use slab::Slab;
@@ -47,7 +47,13 @@ impl CoherenceProtocol for Alone {
         true
     }
 
-    fn at_rest(&self, _node: ComputeNodeId, hold: Ownership) -> AloneLine {
+    fn at_rest(
+        &self,
+        _node: ComputeNodeId,
+        _: GlobalAddr,
+        hold: Ownership,
+        _: Option<&Frame>,
+    ) -> AloneLine {
         AloneLine { hold, reading: false }
     }
 

@@ -14,9 +14,9 @@ pub trait Truth {
     /// The recorded owners of a line. Checks call this after every event, so it must be fast.
     fn owners(&self, line: GlobalAddr) -> Owners;
 
-    /// The node that has the newest bytes of a line with these owners. `None`: the memory node has
-    /// them.
-    fn newest(&self, owners: Owners) -> Option<ComputeNodeId>;
+    /// The node that has the newest bytes of a line, which has these owners. `None`: the memory
+    /// node has them.
+    fn newest(&self, line: GlobalAddr, owners: Owners) -> Option<ComputeNodeId>;
 
     /// Whether `node` may own its copy in this way while the record says `owners`. The two may
     /// differ while an operation is in flight. `gives` tells whether a node has no copy, and has an

@@ -108,6 +108,16 @@ impl NodeSet {
         NodeSet(1 << (id.get() - 1))
     }
 
+    /// The set with these bits: bit id-1 for each node. Other bits name no node.
+    pub const fn from_bits(bits: u64) -> Self {
+        NodeSet(bits & SHARED_MASK)
+    }
+
+    /// Bit id-1 for each node.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// Whether `id` is in the set.
     pub const fn contains(self, id: ComputeNodeId) -> bool {
         self.0 & 1 << (id.get() - 1) != 0

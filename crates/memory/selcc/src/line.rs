@@ -141,11 +141,11 @@ pub(crate) struct Copy<'a> {
 
 impl LocalCopy for Copy<'_> {
     fn starved(&self) -> u8 {
-        self.copy.starved()
+        self.copy.note() as u8
     }
 
     fn set_starved(&mut self, priority: u8) {
-        self.copy.set_starved(priority);
+        self.copy.set_note(u32::from(priority));
     }
 
     fn publish(&mut self, hold: Hold) {

@@ -1,6 +1,6 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
-use latchwork_cache::Ownership;
+use latchwork_cache::{Frame, Ownership};
 use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
@@ -52,7 +52,13 @@ impl CoherenceProtocol for Selcc {
     }
 
     #[inline]
-    fn at_rest(&self, node: ComputeNodeId, hold: Ownership) -> LatchLine {
+    fn at_rest(
+        &self,
+        node: ComputeNodeId,
+        _: GlobalAddr,
+        hold: Ownership,
+        _: Option<&Frame>,
+    ) -> LatchLine {
         LatchLine::at_rest(node, hold)
     }
 

@@ -52,7 +52,7 @@ impl Truth for LatchWords {
 
     /// A batch that clears the exclusive field first writes all changes back. So while the field is
     /// clear, memory is current, even with verbs in flight.
-    fn newest(&self, owners: Owners) -> Option<ComputeNodeId> {
+    fn newest(&self, _line: GlobalAddr, owners: Owners) -> Option<ComputeNodeId> {
         owners.holder()
     }
 
@@ -98,7 +98,7 @@ mod tests {
         let owners = owners.with(node(5), Ownership::Shared);
         assert_eq!(truth.owners(line), owners);
         assert_eq!(format!("{owners:?}"), format!("{word:?}"));
-        assert_eq!(truth.newest(owners), Some(node(3)));
+        assert_eq!(truth.newest(line, owners), Some(node(3)));
     }
 
     #[test]

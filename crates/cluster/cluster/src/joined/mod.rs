@@ -36,7 +36,7 @@ use crate::host::Host;
 use crate::ports::Ports;
 use crate::protocol::new_node;
 use crate::transport::{Link, Transport, machine};
-use crate::{ClusterConfig, ConfigError};
+use crate::{ClusterConfig, ClusterError, ConfigError};
 
 pub use error::JoinError;
 pub use group::NodeGroup;
@@ -194,6 +194,11 @@ impl Begun {
         patience: StartPatience<'_>,
     ) -> Result<Begun, JoinError> {
         let geometry = config.check()?;
+        if config.protocol.has_homes() {
+            return Err(
+                ClusterError::from(ConfigError::Processes { protocol: config.protocol }).into()
+            );
+        }
         let me = membership.me();
         let NodeName::Compute(id) = me.node else {
             return Err(JoinError::NotCompute { node: me.node });
@@ -284,7 +289,7 @@ fn gather(
     // which is about the same moment.
     let clock = if is_one_host { Clock::of_machine() } else { Clock::start() };
     strict_assert!(first < group.nodes().len(), "rank {first} of {} nodes", group.nodes().len());
-    let host = Host::start(config, clock, ports, pool, (vec![node], first))?;
+    let host = Host::start(config, clock, ports, pool, (vec![node], first), Vec::new())?;
     // After this exchange the handlers of all nodes run. No node begins to touch lines before.
     group.exchange("started", b"", limit)?;
     Ok((host, is_one_host, group))

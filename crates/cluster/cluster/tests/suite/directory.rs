@@ -24,8 +24,10 @@ fn threads_in_a_directory_lose_no_write_and_leave_no_file() {
         let load = Load { lines: 16, operations: 300, tasks: 4, writes: 40, dropped: 10 };
         let mut config = small(3, 2, 8, 1);
         config.protocol = protocol;
-        // One owner's file, the memory nodes, and for each compute node a page file and a cache.
-        let files = 1 + config.memory_nodes + 2 * 3;
+        // One owner's file, the memory nodes, and for each compute node a page file and a cache. An
+        // agent has only a page file: its arena is the memory of its node.
+        let agents = if protocol.has_homes() { config.memory_nodes } else { 0 };
+        let files = 1 + config.memory_nodes + 2 * 3 + agents;
         let fabric = ShmFabric::in_directory(&directory, ShmConfig { inbox_capacity: 16 });
         let threaded = Threaded::Shm(fabric.expect("a directory"));
         let cluster = Embedded::start_on(config, threaded).expect("a configuration");

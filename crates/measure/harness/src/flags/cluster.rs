@@ -19,7 +19,8 @@ use crate::parse::{MIB, line_size, mebibytes, whole, whole_mebibytes};
 #[derive(Clone, Debug, Args)]
 pub struct ClusterFlags {
     /// Coherence protocol: selcc keeps lines in the cache until another node needs them; sel, the
-    /// baseline, releases each line after every access.
+    /// baseline, releases each line after every access; gam and scalestore have a directory at an
+    /// agent of each memory node.
     #[arg(
         long,
         global = true,
@@ -159,7 +160,12 @@ impl ClusterFlags {
             ConfigError::CacheTooLarge { most, .. } => {
                 format!("--cache-mb {}: {error}; use {} or less", self.cache_mb, most / MIB)
             }
-            ConfigError::Protocol { .. } => format!("--protocol: {error}"),
+            ConfigError::Agents { .. } => {
+                format!("--compute-nodes, --memory-nodes: {error}")
+            }
+            ConfigError::Protocol { .. } | ConfigError::Processes { .. } => {
+                format!("--protocol: {error}")
+            }
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
     }
@@ -282,7 +288,7 @@ mod tests {
             ("--gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
             ("--cache-mb -1", "--cache-mb", "above 0"),
             ("--memory-mb 0", "--memory-mb", "from 1"),
-            ("--protocol mesi", "--protocol", "selcc and sel"),
+            ("--protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("--fabric token-ring", "--fabric", "shm, sim, tcp, ibverbs"),
             ("--nic token-ring", "--nic", "connectx3"),
             ("--thread 3", "--thread", "--threads"),

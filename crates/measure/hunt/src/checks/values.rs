@@ -15,7 +15,7 @@ use crate::WorldCheck;
 pub(crate) fn check(copies: &Copies, line: &Tracked) -> Verdict {
     let readable = line.copies.iter().filter(|copy| copy.state.is_readable());
     let is_written = line.copies.iter().any(|copy| copy.state.is_latched());
-    let memory = copies.truth.newest(line.owners).is_none().then(|| copies.memory(line));
+    let memory = copies.truth.newest(line.addr, line.owners).is_none().then(|| copies.memory(line));
     if let Some(told) = line.notified {
         for copy in readable {
             let id = copies.node(copy.node).id();

@@ -33,8 +33,8 @@ enum Phase {
 struct Gathering {
     mode: Want,
     era: Era,
-    /// The line comes from a holder.
-    line: bool,
+    /// The holder from which the line comes.
+    line: Option<ComputeNodeId>,
     /// The nodes that have not discarded their copies.
     sharers: NodeSet,
     /// The own copy stays.
@@ -119,6 +119,21 @@ impl Line {
             && matches!(self.phase, Phase::Rest | Phase::Pausing)
     }
 
+    /// Whether the home has to answer a request or an eviction.
+    pub fn awaits_home(&self) -> bool {
+        matches!(self.phase, Phase::Asking | Phase::Leaving(_))
+    }
+
+    /// Whether the line has to come from this node, or this node has to discard its copy.
+    pub fn awaits(&self, peer: ComputeNodeId) -> bool {
+        match self.phase {
+            Phase::Gathering(Gathering { line, sharers, .. }) => {
+                line == Some(peer) || sharers.contains(peer)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether local code waits for the line.
     #[inline]
     pub fn is_wanted(&self) -> bool {
@@ -162,7 +177,10 @@ impl Line {
                     self.want = self.want.and_then(|want| copy.locked_out(want));
                 }
             }
-            Event::Evict => self.evict(rules, copy, out),
+            Event::Evict => {
+                self.evict(rules, copy, out);
+                return strict_check!(self, rules);
+            }
             Event::Received(from, message) => self.received(rules, from, message, copy, out),
             Event::Retry => {
                 if self.phase == Phase::Pausing {
@@ -269,12 +287,13 @@ impl Line {
             Source::Kept { copies } => (true, copies),
             Source::Memory | Source::Holder => (false, 0),
         };
-        let line = source == Source::Holder;
-        let invalidated = holder.filter(|_| !line).map_or(NodeSet::EMPTY, |(n, ..)| NodeSet::of(n));
+        let line = holder.filter(|_| source == Source::Holder).map(|(node, ..)| node);
+        let invalidated =
+            holder.filter(|_| line.is_none()).map_or(NodeSet::EMPTY, |(n, ..)| NodeSet::of(n));
         let sharers = others.union(invalidated);
         let reports = !rules.at_home()
             && rules.conflicts != Conflicts::Chain
-            && (line || !sharers.is_empty());
+            && (line.is_some() || !sharers.is_empty());
         self.phase =
             Phase::Gathering(Gathering { mode, era, line, sharers, kept, copies, reports });
     }
@@ -282,12 +301,12 @@ impl Line {
     /// The line has come from a holder. Under a home that resolves conflicts, there was no reply.
     fn got_line(&mut self, mode: Want, era: Era) {
         match &mut self.phase {
-            Phase::Gathering(gathering) => gathering.line = false,
+            Phase::Gathering(gathering) => gathering.line = None,
             Phase::Asking => {
                 self.phase = Phase::Gathering(Gathering {
                     mode,
                     era,
-                    line: false,
+                    line: None,
                     sharers: NodeSet::EMPTY,
                     kept: false,
                     copies: 0,
@@ -306,7 +325,7 @@ impl Line {
             return false;
         };
         let owes = kept && copies != self.served;
-        if line || !sharers.is_empty() || owes {
+        if line.is_some() || !sharers.is_empty() || owes {
             return false;
         }
         strict_assert!(

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use latchwork_cache::{DirtyBounds, Ownership};
+use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_engine::{Alarm, CoherenceProtocol, LineAccess, LineSite, LineState, WorkerCore};
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, LocalBuffer, Message as Wire, Target, VerbError, WorkRequest as Verb,
@@ -134,7 +134,13 @@ impl CoherenceProtocol for OneOwner {
         false
     }
 
-    fn at_rest(&self, _node: ComputeNodeId, hold: Ownership) -> OwnedLine {
+    fn at_rest(
+        &self,
+        _node: ComputeNodeId,
+        _: GlobalAddr,
+        hold: Ownership,
+        _: Option<&Frame>,
+    ) -> OwnedLine {
         OwnedLine { hold, doing: Doing::Nothing }
     }
 

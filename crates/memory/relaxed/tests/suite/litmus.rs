@@ -135,7 +135,7 @@ fn rounds(test: &Litmus) -> usize {
     if test.from.is_some() { 14 } else { 5 }
 }
 
-const WORLDS: u64 = 36;
+const WORLDS: u64 = 72;
 
 #[test]
 fn no_world_shows_what_a_level_forbids_and_some_world_what_it_allows() {

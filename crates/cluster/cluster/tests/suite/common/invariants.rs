@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latchwork_cache::Ownership;
 use latchwork_cluster::Simulated;
-use latchwork_latch::LatchWord;
+use latchwork_engine::Owners;
 
 /// Checks that each line with an exclusive owner has no other owner.
 pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
@@ -22,26 +22,19 @@ pub(crate) fn check_step(cluster: &Simulated, seed: u64) {
     }
 }
 
-/// Checks that no operation is in progress, and that each latch word names exactly the nodes whose
-/// caches own the line.
+/// Checks that no operation is in progress, and that the protocol's record names exactly the nodes
+/// whose caches own the line.
 pub(crate) fn check_at_rest(cluster: &Simulated, seed: u64) {
-    let mut lines = BTreeMap::<_, LatchWord>::new();
+    let mut lines = BTreeMap::<_, Owners>::new();
     for node in cluster.nodes() {
         assert_eq!(node.lines_in_flight(), 0, "seed {seed}: {:?} is not at rest", node.id());
         for (addr, state) in node.cache().lines() {
-            let word = lines.entry(addr).or_insert(LatchWord::FREE);
-            *word = word.plus(match state.ownership() {
-                Ownership::Invalid => 0,
-                Ownership::Shared => LatchWord::shared_by(node.id()).bits(),
-                Ownership::Exclusive => LatchWord::exclusively(node.id()).bits(),
-            });
+            let owners = lines.entry(addr).or_default();
+            *owners = owners.with(node.id(), state.ownership());
         }
     }
-    let geometry = cluster.config().check().expect("checked before");
+    let truth = cluster.truth();
     for (addr, held) in lines {
-        let latch = geometry.latch_addr(addr);
-        let memory = cluster.fabric().memory(latch.node()).expect("a memory node");
-        let word = LatchWord::from_bits(memory.words().u64(latch.offset() as usize));
-        assert_eq!(word, held, "seed {seed}: the latch word of {addr}");
+        assert_eq!(truth.owners(addr), held, "seed {seed}: the {} of {addr}", truth.name());
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn world(seed: u64) -> Simulated {
 
 /// The protocol of the world of a seed.
 pub(crate) fn protocol(seed: u64) -> Protocol {
-    Protocol::ALL[(seed / 3 % 2) as usize]
+    Protocol::ALL[seed as usize / 3 % Protocol::ALL.len()]
 }
 
 pub(crate) fn start(config: ClusterConfig, network: SimConfig) -> Simulated {

@@ -1,0 +1,168 @@
+//! [`Directory`]: the directory protocols, on the engine.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use latchwork_cache::{Frame, Ownership};
+use latchwork_directory::{Action, Event, Message, Party, Rules, Sent};
+use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, WorkerCore};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, Message as Wire, VerbError};
+use slab::Slab;
+
+use crate::line::{DirectoryLine, want};
+use crate::record::Holders;
+use crate::wire::{DirectoryMessage, decode};
+
+/// The compute node that is the agent of this memory node. Agents have the highest ids. `None`:
+/// there are more memory nodes than ids.
+pub fn agent(memory: MemoryNodeId) -> Option<ComputeNodeId> {
+    u8::try_from(memory.0)
+        .ok()
+        .and_then(|index| ComputeNodeId::MAX.checked_sub(index))
+        .and_then(ComputeNodeId::new)
+}
+
+/// The directory protocols, GAM and ScaleStore, by their [`Rules`]. Compute nodes and agents run
+/// the same protocol.
+#[derive(Debug)]
+pub struct Directory {
+    pub(crate) rules: Rules,
+    /// The entries of an agent, for checks of simulated worlds.
+    pub(crate) holders: Option<Arc<Holders>>,
+}
+
+impl Directory {
+    /// The protocol of a compute node.
+    pub fn new(rules: Rules) -> Directory {
+        Directory { rules, holders: None }
+    }
+
+    /// The protocol of an agent, which writes its entries down in `holders`, if there is one.
+    pub fn agent(rules: Rules, holders: Option<Arc<Holders>>) -> Directory {
+        Directory { rules, holders }
+    }
+}
+
+/// A line at a worker, for a step of these protocols.
+pub(crate) type Site<'a> = LineSite<'a, Directory>;
+
+/// The forwards of one worker in flight.
+#[derive(Default)]
+pub struct Forwards {
+    pub(crate) lines: RefCell<Slab<GlobalAddr>>,
+    // Empty between calls; kept for their capacity.
+    pub(crate) actions: RefCell<Vec<Action>>,
+    pub(crate) sent: RefCell<Vec<Sent>>,
+}
+
+impl CoherenceProtocol for Directory {
+    type Line = DirectoryLine;
+    type InFlight = Forwards;
+    type Message = DirectoryMessage;
+    /// A forward has ended.
+    type End = ();
+
+    #[inline]
+    fn lazy_release(&self) -> bool {
+        true
+    }
+
+    /// The answer of the home ends it.
+    fn operation_ends_release(&self) -> bool {
+        false
+    }
+
+    fn at_rest(
+        &self,
+        node: ComputeNodeId,
+        addr: GlobalAddr,
+        hold: Ownership,
+        frame: Option<&Frame>,
+    ) -> DirectoryLine {
+        DirectoryLine::at_rest(self.rules, node, Self::agent_of(addr), hold, frame)
+    }
+
+    fn want(&self, site: &mut Site<'_>, access: LineAccess) {
+        self.drive(site, Event::Want(want(access.need.mode)));
+    }
+
+    fn evict(&self, site: &mut Site<'_>) {
+        if site.line.is_still() {
+            self.drive(site, Event::Evict);
+        }
+    }
+
+    fn serve(&self, site: &mut Site<'_>) {
+        self.drive(site, Event::Serve);
+    }
+
+    fn alarm(&self, site: &mut Site<'_>, _number: u8) {
+        self.drive(site, Event::Retry);
+    }
+
+    fn finish(&self, site: &mut Site<'_>) {
+        site.line.in_doubt = site.local.is_in_doubt();
+        self.end_eviction(site);
+    }
+
+    fn decode(&self, wire: &Wire) -> Option<DirectoryMessage> {
+        decode(wire)
+    }
+
+    fn received(&self, site: &mut Site<'_>, received: DirectoryMessage) {
+        let DirectoryMessage { from, from_home, to_home, dirty, message } = received;
+        if to_home {
+            return self.serve_home(site, from, message);
+        }
+        let line_size = site.worker.node.cache().line_size();
+        self.take_changes(site, &message, dirty.within(line_size));
+        match message {
+            Message::Evicted { accepted } => {
+                site.line.evicted = Some(accepted);
+                self.end_eviction(site);
+            }
+            message => {
+                let from = if from_home { Party::Home } else { Party::Node(from) };
+                self.drive(site, Event::Received(from, message));
+            }
+        }
+    }
+
+    /// The waits of other nodes for a lost line end at their deadlines.
+    fn send_away(
+        &self,
+        _worker: &WorkerCore,
+        _addr: GlobalAddr,
+        _from: ComputeNodeId,
+        _message: DirectoryMessage,
+    ) {
+    }
+
+    fn unsent(&self, site: &mut Site<'_>, _to: ComputeNodeId, error: VerbError) {
+        site.local.fail(error);
+    }
+
+    /// Only forwards are in flight.
+    fn completed(
+        &self,
+        _worker: &WorkerCore,
+        _in_flight: &Forwards,
+        _tag: u64,
+        _result: Result<u64, VerbError>,
+    ) -> Option<(GlobalAddr, ())> {
+        None
+    }
+
+    fn forwarded(
+        &self,
+        _worker: &WorkerCore,
+        in_flight: &Forwards,
+        group: usize,
+    ) -> Option<(GlobalAddr, ())> {
+        in_flight.lines.borrow_mut().try_remove(group).map(|addr| (addr, ()))
+    }
+
+    fn ended(&self, site: &mut Site<'_>, (): ()) {
+        site.line.forwards = site.line.forwards.saturating_sub(1);
+    }
+}

@@ -1,0 +1,178 @@
+//! Drives the line machine of a node: events go in, messages and lines come out.
+
+use std::time::Duration;
+
+use latchwork_cache::DirtyBounds;
+use latchwork_directory::{Action, Bytes, Event, Hold, Message, Party, Sent, Want};
+use latchwork_engine::{Alarm, Bytes as Ahead};
+use latchwork_strict::strict_assert;
+use latchwork_verbs::{LocalBuffer, VerbError};
+
+use crate::directory::{Directory, Site, agent};
+use crate::line::{Copy, ownership};
+use crate::wire::encode;
+
+/// The alarm of a back-off after a refusal.
+const RETRY: Alarm = Alarm::Protocol(0);
+
+/// The mean time of a back-off. Each is drawn between half of it and three halves.
+const PAUSE: Duration = Duration::from_micros(4);
+
+impl Directory {
+    /// Feeds one event to the line machine and performs the resulting actions.
+    pub(crate) fn drive(&self, site: &mut Site<'_>, event: Event) {
+        // A lost line has no frame to act on. No access waits for a failed line, so the node does
+        // not request such a line again.
+        if site.local.is_lost() || site.local.failed.is_some() && matches!(event, Event::Retry) {
+            return;
+        }
+        let worker = site.worker;
+        let node = &*worker.node;
+        let mut actions = site.in_flight.actions.take();
+        strict_assert!(actions.is_empty(), "a step of a line begins within a step");
+        let lapse = node.settings().lapse;
+        let now = worker.handle.sweep_time();
+        let lapsed = site.local.blocked_since.is_some_and(|since| since + lapse <= now);
+        let evicting = matches!(event, Event::Evict);
+        let held = site.local.frame.and_then(|id| worker.held(id));
+        let copy = site.local.copy(node, site.line.incoming, lapsed, held.is_some());
+        let machine = &mut site.line.machine;
+        let before = machine.hold();
+        machine.step(&self.rules, event, &mut Copy { copy }, &mut actions);
+        let after = machine.hold();
+        if after != Hold::Nothing {
+            // The line may have come before the last sharer discarded its copy, so the bounds are
+            // kept until the copy is published.
+            site.line.incoming = DirtyBounds::EMPTY;
+        }
+        if after < before && !evicting {
+            worker.taken(site.addr, site.local, ownership(before), ownership(after));
+        }
+        if after == Hold::Nothing && before != Hold::Nothing && evicting {
+            // The home may decline, so the frame stays until the answer.
+            site.local.frame_in_verb = true;
+        }
+        if after != Hold::Nothing
+            && let Some(frame) = site.local.frame
+        {
+            node.cache().frame(frame).set_note(site.line.note());
+        }
+        for action in actions.drain(..) {
+            if let Err(error) = self.perform(site, action) {
+                site.local.fail(error);
+            }
+        }
+        site.in_flight.actions.replace(actions);
+        if let Some(until) = held
+            && (evicting || site.line.machine.is_blocked(&self.rules))
+        {
+            worker.look_again_when_let_go(site.addr, site.local, until);
+        }
+    }
+
+    fn perform(&self, site: &mut Site<'_>, action: Action) -> Result<(), VerbError> {
+        match action {
+            Action::Send(sent) => self.send(site, sent),
+            Action::Pause => {
+                let nanos = PAUSE.as_nanos() as u64;
+                let drawn = nanos / 2 + site.worker.handle.random_below(nanos);
+                let at = site.worker.handle.now() + Duration::from_nanos(drawn);
+                site.worker.node.timers().set(at, site.addr, RETRY);
+                Ok(())
+            }
+        }
+    }
+
+    fn send(&self, site: &mut Site<'_>, sent: Sent) -> Result<(), VerbError> {
+        let Sent { to, bytes, mut message } = sent;
+        let (worker, addr) = (site.worker, site.addr);
+        let node = &*worker.node;
+        let receiver = match to {
+            Party::Node(id) => id,
+            Party::Home => site.line.agent,
+        };
+        let frame = site.local.frame;
+        let own = frame.map(|id| node.buffer(id));
+        let mut awaited = false;
+        match &mut message {
+            Message::Request(request) => {
+                request.buffer = own.expect("a wanted line has a frame").offset;
+                awaited = true;
+            }
+            Message::Directive(directive) => {
+                directive.buffer = own.expect("a requested line has a frame").offset;
+                awaited = true;
+                worker.counters.invalidations_sent.add(1);
+                let first = site.local.waiters.note_request();
+                worker.counters.accesses_invalidating.add(first);
+            }
+            Message::Busy { .. } if to != Party::Home => {
+                worker.counters.invalidations_locked_out.add(1);
+                if let Some(id) = frame {
+                    node.cache().frame(id).note_refusal();
+                }
+            }
+            _ => {}
+        }
+        // With the end of a tenure goes the duty to write the changes back.
+        let ends = site.line.machine.hold() == Hold::Nothing
+            && matches!(message, Message::Done | Message::Line { mode: Want::Exclusive, .. });
+        let leaves = ends && to != Party::Home || bytes == Bytes::Changes;
+        let dirty = match frame.filter(|_| leaves) {
+            Some(id) => worker.take_dirty(id),
+            None => DirtyBounds::EMPTY,
+        };
+        let ahead = match (bytes, own) {
+            (Bytes::Line { buffer }, Some(local)) => Some(Ahead { remote: buffer, local }),
+            (Bytes::Changes, Some(local)) if !dirty.is_empty() => {
+                let (start, len) = (dirty.range().start as u64, dirty.range().len() as u32);
+                worker.counters.bytes_written_back.add(u64::from(len));
+                let local = LocalBuffer { offset: local.offset + start, len, ..local };
+                Some(Ahead { remote: addr.offset() + start, local })
+            }
+            _ => None,
+        };
+        let body = encode(to, false, &message, dirty);
+        let Some(ahead) = ahead else {
+            return worker.send(addr, receiver, body, awaited);
+        };
+        let group = site.in_flight.lines.borrow_mut().insert(addr);
+        site.line.forwards += 1;
+        worker.forward(addr, receiver, body, ahead, group).inspect_err(|_| {
+            site.in_flight.lines.borrow_mut().remove(group);
+            site.line.forwards -= 1;
+        })
+    }
+
+    /// Takes the duty to write changes back that comes with a message.
+    pub(crate) fn take_changes(&self, site: &mut Site<'_>, message: &Message, dirty: DirtyBounds) {
+        match message {
+            Message::Line { .. } => site.line.incoming = dirty,
+            // The copy is shared, so no local code writes it, and it becomes exclusive.
+            Message::Done if site.line.machine.hold() == Hold::Shared => {
+                if let Some(id) = site.local.frame {
+                    let frame = site.worker.node.cache().frame(id);
+                    frame.set_dirty(frame.dirty().union(dirty));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands the home's answer to an eviction to the machine, when no batch reads the frame.
+    pub(crate) fn end_eviction(&self, site: &mut Site<'_>) {
+        if site.line.is_still()
+            && let Some(accepted) = site.line.evicted.take()
+        {
+            site.worker.end_release(site.local);
+            site.local.frame_in_verb = false;
+            let evicted = Message::Evicted { accepted };
+            self.drive(site, Event::Received(Party::Home, evicted));
+        }
+    }
+
+    /// The agent of a line.
+    pub(crate) fn agent_of(addr: latchwork_verbs::GlobalAddr) -> latchwork_verbs::ComputeNodeId {
+        agent(addr.node()).expect("the configuration has an agent for each memory node")
+    }
+}

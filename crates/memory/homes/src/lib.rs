@@ -1,0 +1,34 @@
+//! GAM and ScaleStore on the engine: the machines of `latchwork-directory`, the messages between
+//! them, and the bytes of lines.
+//!
+//! ```text
+//!   compute node                        memory node
+//!   ┌──────────┐  request, eviction     ┌────────────────┐
+//!   │ Line     │ ──────────────────────►│ agent: Home    │   a node without local code. Its arena
+//!   │ frames   │ ◄──── reply, line ──── │ memory = arena │   is the memory of the memory node
+//!   └──────────┘                        └────────────────┘
+//!        │ directive ▲ line
+//!        ▼           │
+//!   ┌──────────┐
+//!   │ Line     │
+//!   └──────────┘
+//! ```
+//!
+//! Each memory node has an *agent* in its process: a compute node of the fabric whose arena is the
+//! memory of the memory node. So the agent sends a line from the memory like any holder from its
+//! frame, and a node writes changes into the memory in one batch with the message about them.
+
+#![forbid(unsafe_code)]
+
+mod directory;
+mod drive;
+mod line;
+mod record;
+mod serve_home;
+mod wire;
+
+pub use directory::{Directory, agent};
+pub use latchwork_directory::{Conflicts, ReaderTakes, Rules};
+pub use line::DirectoryLine;
+pub use record::{Holders, Homes};
+pub use wire::DirectoryMessage;
