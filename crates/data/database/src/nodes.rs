@@ -154,7 +154,9 @@ impl Nodes {
         let all = async || Ok((place.ended.load(Ordering::Acquire) >= workers).then_some(()));
         // The log is flushed even if other workers have failed.
         let _ = wait.until(&member.handle, String::new, all).await;
-        Ok(log.flush(&member.handle, deadline(&member.handle, wait)).await?)
+        let flushed = log.flush(&member.handle, deadline(&member.handle, wait)).await;
+        // The trouble of the log explains a deadline that has passed.
+        Ok(flushed.map_err(|error| log.trouble().unwrap_or(error))?)
     }
 }
 

@@ -274,6 +274,12 @@ impl WalError {
         }
     }
 
+    /// Whether the log takes nothing more: only a restart recovers it. After any other error of the
+    /// device the same log may go on later, for example when a full device has room again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, WalError::Failed { .. } | WalError::Closed)
+    }
+
     /// This error, turned into the reason why the log has failed.
     pub(crate) fn into_failed(self) -> WalError {
         match self {

@@ -90,6 +90,7 @@ mod checkpoint;
 mod directory;
 mod error;
 mod format;
+mod fresh;
 mod ids;
 mod log;
 mod reader;

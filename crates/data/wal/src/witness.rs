@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use crate::format::{Reader, VERSION, names};
+use crate::fresh::Fresh;
 use crate::storage::Storage;
 use crate::{DatabaseId, LogEnd, NodeId, WalError};
 
@@ -177,30 +178,7 @@ impl Witness {
     /// after the next sync of the directory. Until then a crash may leave the previous witness,
     /// which is true as well.
     pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
-        let fresh = format!("{}{}", names::WITNESS, names::FRESH);
-        let io = |doing| {
-            let fresh = fresh.clone();
-            move |error| WalError::io(doing, &fresh, error)
-        };
-        let file = match storage.create(&fresh) {
-            // A failed write left this file.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                storage.remove(&fresh).map_err(io("removing"))?;
-                storage.create(&fresh)
-            }
-            made => made,
-        };
-        let file = file.map_err(io("making"))?;
-        let written = file.append(&self.encode()).map_err(io("writing"));
-        let written = written
-            .and_then(|()| file.sync().map_err(io("syncing")))
-            .and_then(|()| storage.rename(&fresh, names::WITNESS).map_err(io("renaming")));
-        if written.is_err() {
-            // The incomplete file does no harm except that it takes room. If this removal fails,
-            // the next write or the next opening removes the file.
-            let _ = storage.remove(&fresh);
-        }
-        written
+        Fresh::write(storage, names::WITNESS, &self.encode())?.put_in_place()
     }
 }
 

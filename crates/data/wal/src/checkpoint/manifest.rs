@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latchwork_strict::strict_assert;
 
 use crate::format::{Reader, VERSION, names};
+use crate::fresh::Fresh;
 use crate::storage::Storage;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 
@@ -177,21 +178,13 @@ impl Manifest {
         Manifest::decode(&bytes, database).map(Some)
     }
 
-    /// Puts this manifest in place. The manifest is durable after the next sync of the directory.
-    pub(crate) fn write(&self, storage: &dyn Storage) -> Result<(), WalError> {
-        let fresh = format!("{}{}", names::MANIFEST, names::FRESH);
+    /// Writes this manifest durably, to be put in place.
+    pub(crate) fn write<'a>(&self, storage: &'a dyn Storage) -> Result<Fresh<'a>, WalError> {
         strict_assert!(
             self.parts.iter().all(|part| part.bytes >= crate::format::FILE_HEADER as u64),
             "a part is shorter than its header"
         );
-        let io = |doing| {
-            let fresh = fresh.clone();
-            move |error| WalError::io(doing, &fresh, error)
-        };
-        let file = storage.create(&fresh).map_err(io("making"))?;
-        file.append(&self.encode()).map_err(io("writing"))?;
-        file.sync().map_err(io("syncing"))?;
-        storage.rename(&fresh, names::MANIFEST).map_err(io("renaming"))
+        Fresh::write(storage, names::MANIFEST, &self.encode())
     }
 
     /// The names of the parts' files.

@@ -161,9 +161,11 @@ impl CheckpointWriter {
     /// checkpoint makes unnecessary may be [removed](LogDirectory::remove_through).
     ///
     /// # Errors
-    /// A part was begun and not finished; the system's errors. After an error of the system, the
-    /// next opening of the directory may find either checkpoint in place. Either checkpoint is
-    /// complete, because segments are removed only up to the floor of the earlier one.
+    /// A part was begun and not finished; the system's errors. Unless the error is
+    /// [final](WalError::is_final), the caller may try another checkpoint. After an error of the
+    /// system, the next opening of the directory may find either checkpoint in place. Either
+    /// checkpoint is complete, because segments are removed only up to the floor of the earlier
+    /// one.
     pub fn publish(mut self) -> Result<(), WalError> {
         let parts: Vec<Part> = {
             let parts = self.parts.lock();
@@ -196,16 +198,13 @@ impl CheckpointWriter {
         );
         let directory = self.directory.clone();
         directory.ensure_witness()?;
-        let sync = || {
-            let synced = directory.storage().sync_directory();
-            synced.map_err(|e| WalError::io("syncing", &directory.describe(), e))
-        };
-        sync()?;
+        directory.sync_names()?;
+        let fresh = manifest.write(directory.storage())?;
         // From here on a crash may leave either checkpoint in place. So a failure must not remove
         // the parts of this checkpoint.
         self.published = true;
-        manifest.write(directory.storage())?;
-        sync()?;
+        fresh.put_in_place()?;
+        directory.sync_names()?;
         let (number, floor, parts) = (self.number, manifest.floor.0, manifest.parts.len());
         directory.replace(manifest);
         strict_assert_eq!(

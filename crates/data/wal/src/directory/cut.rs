@@ -31,7 +31,7 @@ impl Found {
             plan.carry_out(storage)?;
         }
         if let Some(manifest) = manifest {
-            manifest.write(storage)?;
+            manifest.write(storage)?.put_in_place()?;
         }
         // This sync also makes the names of existing files durable. Before a crash they may not
         // have been synced.

@@ -14,7 +14,9 @@ pub(crate) use scan::read_whole;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::thread;
+use std::time::Duration;
 
+use latchwork_runtime::Time;
 use latchwork_runtime::sync::{Arc, AtomicU64, Mutex, Ordering};
 use latchwork_strict::strict_assert;
 
@@ -24,6 +26,9 @@ use crate::storage::{DirectoryLock, Locked, Storage};
 use crate::witness::Witness;
 use crate::{DatabaseId, LogEnd, NodeId, Timestamp, WalError};
 use node_log::NodeLog;
+
+/// The time between two warnings that the device refuses something.
+const WARN_AGAIN: Duration = Duration::from_secs(1);
 
 /// A directory of logs, opened by this process. A process that opened the directory to write
 /// excludes all other processes.
@@ -40,6 +45,10 @@ pub struct LogDirectory {
     floor: AtomicU64,
     checkpoints: Mutex<Checkpoints>,
     witness: Mutex<Noted>,
+    /// The error of the first sync of names that failed.
+    names: Mutex<Result<(), WalError>>,
+    /// The time of the last warning of a log that was refused.
+    warned: Mutex<Option<Time>>,
     /// Opened to read: the length of each last segment up to its torn tail, which stays in the
     /// file. `None` when opened to write.
     tails: Option<BTreeMap<(NodeId, u64), u64>>,
@@ -206,6 +215,8 @@ impl LogDirectory {
             floor: AtomicU64::new(floor.0),
             checkpoints,
             witness: Mutex::new(Noted { exists, times: 0, ends }),
+            names: Mutex::new(Ok(())),
+            warned: Mutex::new(None),
             tails,
             losses,
             accepts: opening.accept_loss,
@@ -242,6 +253,29 @@ impl LogDirectory {
 
     pub(crate) fn storage(&self) -> &dyn Storage {
         &*self.storage
+    }
+
+    /// Makes the names of the files durable. A sync that failed may have lost the name of a segment
+    /// that another thread has just begun, and the next sync of the system would succeed all the
+    /// same. So after a failure no sync succeeds, until the directory is opened again.
+    pub(crate) fn sync_names(&self) -> Result<(), WalError> {
+        let mut names = self.names.lock();
+        if names.is_ok() {
+            let synced = self.storage.sync_directory();
+            *names = synced.map_err(|e| WalError::io("syncing", &self.describe(), e).into_failed());
+        }
+        names.clone()
+    }
+
+    /// Whether a log may warn at `now` that the device refuses something. One warning in a second
+    /// is enough for all logs, because each flush batch may be refused.
+    pub(crate) fn may_warn(&self, now: Time) -> bool {
+        let mut warned = self.warned.lock();
+        let may = warned.is_none_or(|last| now >= last + WARN_AGAIN);
+        if may {
+            *warned = Some(now);
+        }
+        may
     }
 
     /// The nodes that have a log here, with the segments of each log. A log without files has none.
@@ -476,8 +510,7 @@ impl LogDirectory {
         let witness = Witness { checkpoint, ..Witness::of(self.database, ends.clone()) };
         witness.write(&*self.storage)?;
         if durably {
-            let synced = self.storage.sync_directory();
-            synced.map_err(|e| WalError::io("syncing", &self.describe(), e))?;
+            self.sync_names()?;
             noted.exists = true;
         }
         (noted.times, noted.ends) = (noted.times + 1, ends);
@@ -517,8 +550,7 @@ impl LogDirectory {
             removed += 1;
         }
         if removed > 0 {
-            let synced = self.storage.sync_directory();
-            synced.map_err(|e| WalError::io("syncing", &self.describe(), e))?;
+            self.sync_names()?;
         }
         Ok(removed)
     }
@@ -551,5 +583,19 @@ impl fmt::Debug for LogDirectory {
             .field("database", &self.database)
             .field("nodes", &*self.nodes.lock())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::storage::Torn;
+
+    /// Bug: a device without room caused a warning for each commit.
+    #[test]
+    fn all_logs_together_warn_once_in_a_second() {
+        let directory = LogDirectory::open(Arc::new(Torn::new(1)), DatabaseId(7)).expect("empty");
+        let times = (0..5000).map(|ms| Time::ZERO + Duration::from_millis(ms));
+        assert_eq!(times.filter(|time| directory.may_warn(*time)).count(), 5);
     }
 }

@@ -124,7 +124,7 @@ impl Flusher {
                     (Ok(rotated), Some(rotation)) => rotation.keep(rotated),
                     // If no new segment could be begun, the present segment grows, and the rotation
                     // is tried again after the next flush batch.
-                    (Ok(_), None) => {}
+                    (Ok(rotated), None) => self.warn_of_growth(handle, rotated),
                     (Err(error), rotation) => return Err(Flusher::tell(rotation, error)),
                 }
             }
@@ -163,10 +163,24 @@ impl Flusher {
             handle.sleep(device.sync).await;
         }
         if let Err(error) = directory.note(false) {
-            self.warn_of_witness(&error);
+            if directory.may_warn(handle.now()) {
+                self.warn_of_witness(&error);
+            }
             // The previous witness stays in place, and is true. The next attempt follows when the
             // witness is due again.
             self.owing = Some((handle.now(), now));
+        }
+    }
+
+    fn may_warn(&self, handle: &Handle) -> bool {
+        self.directory.as_ref().is_some_and(|directory| directory.may_warn(handle.now()))
+    }
+
+    fn warn_of_growth(&self, handle: &Handle, rotated: Result<u64, WalError>) {
+        if let Err(error) = rotated
+            && self.may_warn(handle)
+        {
+            tracing::warn!(node = self.shared.node.0, "a full segment of a log grows: {error}");
         }
     }
 
@@ -204,13 +218,11 @@ impl Flusher {
             mark.len().is_multiple_of(crate::format::ALIGN)
                 && batch.bytes.len().is_multiple_of(crate::format::ALIGN)
         );
-        let mut is_first = true;
         while let Err(cause) = self.append(&mark, &batch.bytes) {
             self.shared.count(|stats| stats.refused += 1);
             let refused =
                 WalError::Refused { file: self.active.name.clone(), cause: Arc::new(cause) };
-            if std::mem::take(&mut is_first) {
-                // Only the first failure of a batch is printed: retries may be frequent.
+            if self.may_warn(handle) {
                 tracing::warn!(node = self.shared.node.0, "{refused}");
             }
             if let Err(cause) = self.active.roll_back() {
@@ -223,15 +235,13 @@ impl Flusher {
             // Two kinds of batches are retried while the log is not closing: those acknowledged
             // before they are durable, and those on which later records depend.
             let tries = waits(&self.shared.settings) || batch.built_on;
-            if batch.built_on {
-                if self.shared.is_closing() {
-                    // The log is closing. The next flush batch may hold records that depend on this
-                    // batch, so it must not be written.
-                    let cause = std::io::Error::other(refused);
-                    return self.failed(batch, "writing what others have built on to", cause);
-                }
-                self.shared.refuse(&refused);
+            if batch.built_on && self.shared.is_closing() {
+                // The log is closing. The next flush batch may hold records that depend on this
+                // batch, so it must not be written.
+                let cause = std::io::Error::other(refused);
+                return self.failed(batch, "writing what others have built on to", cause);
             }
+            self.shared.refuse(&refused, batch.built_on);
             if !tries || self.shared.is_closing() {
                 self.shared.end(batch, Err(refused.clone()), None);
                 return Ok(Err(refused));

@@ -259,6 +259,12 @@ impl Log {
         self.0.shared.hold()
     }
 
+    /// Why the log cannot be written now: it has failed, which is [final](WalError::is_final), or
+    /// the device refused the last flush batch. `None` when nothing is wrong.
+    pub fn trouble(&self) -> Option<WalError> {
+        self.0.shared.trouble()
+    }
+
     /// Counts and times of the log since it was opened.
     pub fn stats(&self) -> Stats {
         self.0.shared.stats()

@@ -52,15 +52,14 @@ impl Active {
         };
         if let Err(error) = file.append(&header.encode()) {
             let refused = WalError::io("writing", &name, error);
-            let gone = storage.remove(&name).and_then(|()| storage.sync_directory());
-            return Err(match gone {
+            let gone = storage.remove(&name).map_err(|e| WalError::io("removing", &name, e));
+            return Err(match gone.and_then(|()| directory.sync_names()) {
                 Ok(()) => NotBegun::Refused(refused),
-                Err(error) => NotBegun::Unknown(WalError::io("removing", &name, error)),
+                Err(error) => NotBegun::Unknown(error),
             });
         }
-        let unknown = |error| NotBegun::Unknown(WalError::io("syncing", &name, error));
-        file.sync().map_err(unknown)?;
-        storage.sync_directory().map_err(unknown)?;
+        file.sync().map_err(|e| NotBegun::Unknown(WalError::io("syncing", &name, e)))?;
+        directory.sync_names().map_err(NotBegun::Unknown)?;
         directory.add(node, segment);
         Ok(Active { name, segment, length: FILE_HEADER as u64, header, file })
     }

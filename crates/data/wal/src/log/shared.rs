@@ -77,9 +77,11 @@ struct State {
     batch: Taken,
     /// The outcome of the previous flush batch, which may be in flight.
     before: Option<Arc<Outcome>>,
-    /// Set while the flusher retries a flush batch on which later records may depend: the error of
-    /// the last attempt.
-    refusing: Option<WalError>,
+    /// Set while the device refuses to be written: the error of the last attempt.
+    refused: Option<WalError>,
+    /// Set while the flusher retries a flush batch on which later records may depend: new records
+    /// are refused.
+    refusing: bool,
     /// Bytes of log records that have no outcome yet, including those being written.
     waiting: usize,
     rotation: Option<Arc<Rotation>>,
@@ -130,7 +132,7 @@ impl Shared {
         let (position, waker) = {
             let mut state = self.state.lock();
             state.check()?;
-            if let Some(refused) = &state.refusing {
+            if let Some(refused) = state.refused.as_ref().filter(|_| state.refusing) {
                 return Err(refused.clone());
             }
             if state.waiting + bytes > most {
@@ -229,6 +231,12 @@ impl Shared {
         self.state.lock()
     }
 
+    pub(super) fn trouble(&self) -> Option<WalError> {
+        let state = self.state.lock();
+        let failed = state.failed.as_ref().filter(|error| !matches!(error, WalError::Closed));
+        failed.or(state.refused.as_ref()).cloned()
+    }
+
     pub(super) fn stats(&self) -> Stats {
         self.state.lock().stats
     }
@@ -280,9 +288,11 @@ impl Shared {
         self.state.lock().closing
     }
 
-    /// Refuses new records until a flush batch ends.
-    pub(super) fn refuse(&self, refused: &WalError) {
-        self.state.lock().refusing = Some(refused.clone());
+    /// Notes that a flush batch was refused. With `built_on`, new records are refused until the
+    /// batch ends.
+    pub(super) fn refuse(&self, refused: &WalError, built_on: bool) {
+        let mut state = self.state.lock();
+        (state.refused, state.refusing) = (Some(refused.clone()), built_on);
     }
 
     /// Ends a flush batch: its bytes leave the backlog.
@@ -294,8 +304,9 @@ impl Shared {
                 "more bytes were written than waited"
             );
             state.waiting = state.waiting.saturating_sub(batch.bytes.len());
-            state.refusing = None;
+            state.refusing = false;
             if let Some(took) = took {
+                state.refused = None;
                 let stats = &mut state.stats;
                 stats.groups += batch.groups as u64;
                 stats.bytes += batch.bytes.len() as u64;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use latchwork_wal::storage::Torn;
 use latchwork_wal::storage::torn::StorageOperation;
+use latchwork_wal::storage::{Storage, Torn};
 use latchwork_wal::{CheckpointWriter, LogDirectory, LogEntry, LogSettings, WalError};
 
 use crate::common::{NODE, TABLE, at, commit, counters, open, run, soon, start};
@@ -87,6 +87,53 @@ fn a_full_device_leaves_the_one_before() {
         assert_eq!(found(&torn).expect("whole"), [1 + u64::from(done)]);
     }
     assert!(refused > 50, "{refused}");
+}
+
+/// Bug: a checkpoint without room for its manifest left its parts, and the file in which the next
+/// manifest begins. So no later checkpoint of the same process succeeded.
+#[test]
+fn one_without_room_leaves_nothing_and_the_next_one_succeeds() {
+    let names = |torn: &Torn| torn.list().expect("the power is on");
+    for bytes in (0..600).step_by(3) {
+        let torn = Torn::new(bytes);
+        let directory = open(&torn).expect("empty");
+        write(&directory, 1).expect("in place");
+        let before = names(&torn);
+        torn.set_capacity(bytes);
+        if let Err(error) = write(&directory, 2) {
+            assert!(matches!(error, WalError::Full { .. }) && !error.is_final(), "{error}");
+            assert_eq!(names(&torn), before, "room for {bytes} bytes");
+        }
+        torn.set_capacity(u64::MAX);
+        write(&directory, 3).unwrap_or_else(|error| panic!("{bytes}: {error}"));
+        drop(directory);
+        assert_eq!(found(&torn.crash(1)).expect("whole"), [3]);
+    }
+}
+
+/// A sync of the directory that failed may have lost the name of a segment that a log has just
+/// begun. The next sync succeeds all the same, so it proves nothing.
+#[test]
+fn a_failed_sync_of_the_directory_ends_checkpoints_and_logs() {
+    for after in 0..2 {
+        let torn = Torn::new(after);
+        let directory = open(&torn).expect("empty");
+        let log = start(&directory, LogSettings::default());
+        run(async |handle| {
+            commit(&log, &handle, 1..=3, 100).await;
+            torn.fail(StorageOperation::SyncDirectory, after);
+            for number in [4, 5] {
+                let error = write(&directory, number).expect_err("its names may be lost");
+                assert!(error.is_final(), "{error}");
+                assert!(error.to_string().starts_with("memory: syncing failed: "), "{error}");
+            }
+            commit(&log, &handle, 6..=6, 100).await;
+            assert!(log.trouble().is_none(), "its segment has its name");
+            let error = log.rotate(&handle, soon(&handle)).await.expect_err("not its next one");
+            assert!(error.is_final(), "{error}");
+            assert!(log.trouble().is_some_and(|trouble| trouble.is_final()));
+        });
+    }
 }
 
 /// The manifest states the first needed segment of each log, and opening detects a missing one.

@@ -144,8 +144,11 @@ fn a_full_device_refuses_commits_and_the_log_goes_on() {
             assert!(matches!(error, WalError::Refused { .. }), "{error}");
             let said = error.to_string();
             assert!(said.contains("01-0000000001.log: the commit could not be written"), "{said}");
+            assert!(!error.is_final());
+            assert_eq!(log.trouble().map(|trouble| trouble.to_string()), Some(said));
             torn.set_capacity(u64::MAX);
             commit(&log, &handle, 7..=9, 100).await;
+            assert!(log.trouble().is_none());
         });
         assert_eq!(log.stats().refused, 1);
         drop((log, directory));
@@ -282,6 +285,7 @@ fn a_failed_sync_ends_the_log_and_what_a_restart_finds_is_durable() {
             assert!(matches!(error, WalError::Failed { doing: "syncing", .. }), "{error}");
             let error = log.append(&group(5, 10)).expect_err("for good").to_string();
             assert!(error.contains("takes nothing more, start again"), "{error}");
+            assert!(log.trouble().is_some_and(|trouble| trouble.is_final()));
             log.rotate(&handle, soon(&handle)).await.expect_err("for good");
             log.room(&handle, soon(&handle)).await.expect_err("for good");
             log.close(&handle, soon(&handle)).await.expect_err("for good");
