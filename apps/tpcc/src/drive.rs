@@ -72,13 +72,20 @@ impl Apart {
     }
 }
 
-/// Whether each transaction ended.
+/// Whether each transaction ended. A log that refused some for a while and went on is no fault.
 fn transactions_check(tally: &Tally) -> RunCheck {
-    let detail = match &tally.why {
-        None => format!("{} committed, none was given up", tally.committed.iter().sum::<u64>()),
-        Some(why) => format!("{} were given up; {why}", tally.given_up),
+    let Tally { committed, given_up, refused, still_refused, .. } = tally;
+    let committed = committed.iter().sum::<u64>();
+    let detail = match (still_refused, &given_up.why, &refused.why) {
+        (Some(why), ..) => format!("{} were refused, the last ones too; {why}", refused.count),
+        (None, Some(why), _) => format!("{} were given up; {why}", given_up.count),
+        (None, None, Some(why)) => {
+            let refused = refused.count;
+            format!("{committed} committed, none was given up, {refused} were refused; {why}")
+        }
+        (None, None, None) => format!("{committed} committed, none was given up"),
     };
-    RunCheck::new("transactions", tally.given_up == 0, detail)
+    RunCheck::new("transactions", given_up.count == 0 && still_refused.is_none(), detail)
 }
 
 impl Driver for Session {
@@ -313,3 +320,6 @@ impl Session {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,7 +67,8 @@ impl Logs {
         draw_id(seed).0
     }
 
-    fn begin(
+    /// The logs of a new database in `storage`, on the simulated `device` if there is one.
+    pub(crate) fn begin(
         storage: Arc<dyn Storage>,
         device: Option<Device>,
         id: u64,
@@ -140,6 +141,11 @@ impl Logs {
     /// Whether the run writes the logs.
     pub(crate) fn are_written(&self) -> bool {
         self.mode.is_some()
+    }
+
+    /// Whether the run writes the logs, and into files.
+    pub(crate) fn are_files(&self) -> bool {
+        self.are_written() && !self.is_simulated()
     }
 
     /// Whether the log is of a simulated world.

@@ -182,6 +182,9 @@ impl Session {
         };
         run.tally.conflicts().for_each(|(name, count)| add(name, count));
         add("deliveries_skipped", run.tally.skipped);
+        if run.tally.refused.count > 0 {
+            add("transactions_refused", run.tally.refused.count);
+        }
         if let Some(log) = &found.log {
             add("log_commits", log.groups);
             add("log_bytes", log.bytes);

@@ -4,16 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_cluster::Member;
+use latchwork_harness::outcome::say;
 use latchwork_harness::{AppError, PhaseProgress};
-use latchwork_txn::Checkpoint;
+use latchwork_txn::{Checkpoint, TransactionNode, TxnError};
+use latchwork_wal::{Log, WalError};
 use latchwork_workload::tpcc::TpccTable;
 
 use crate::about::table_id;
+use crate::log::Logs;
 use crate::outcome::Saved;
 use crate::session::{Logged, Session};
 
 /// The longest wait of a checkpoint for running transactions, and for the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
+
+/// The shortest pause before a checkpoint that the device refused is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The steps of a recovery. All workers take each step together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,12 +66,15 @@ pub(crate) async fn checkpoint(
     if member.index > 0 {
         return Ok(None);
     }
-    let Checkpoint { rows, bytes, .. } = write(&session, &store, &member).await?;
+    let nodes = session.all_nodes(&member, CHECKPOINT_WAIT).await?;
+    let written = write(&session, &store, &member, &nodes).await;
+    let Checkpoint { rows, bytes, .. } = written.map_err(|error| session.txn_error(&error))?;
     Ok(Some(Saved { rows, bytes }))
 }
 
-/// Writes checkpoints during a run, until `over`.
-pub(crate) async fn keep_writing(
+/// Ends the run when the log of this worker's node has failed. On the first worker of all, writes
+/// checkpoints. Both until `over`.
+pub(crate) async fn keep_logs(
     session: Arc<Session>,
     phase: Arc<PhaseProgress>,
     store: crate::tables::Store,
@@ -73,18 +82,52 @@ pub(crate) async fn keep_writing(
     over: impl Fn() -> bool,
 ) {
     const LOOK: Duration = Duration::from_millis(50);
-    let Some(every) = session.settings.checkpoint else { return };
-    loop {
-        let next = member.handle.now() + every;
-        while member.handle.now() < next {
-            if over() {
-                return;
-            }
-            member.handle.sleep(LOOK).await;
+    if !session.settings.logs.as_ref().is_some_and(Logs::are_files) {
+        return;
+    }
+    let every = session.settings.checkpoint.filter(|_| member.index == 0);
+    let mut next = member.handle.now() + every.unwrap_or_default();
+    while !over() {
+        let log = store.node().log();
+        if let Some(error) = log.and_then(Log::trouble).filter(WalError::is_final) {
+            // In asynchronous mode no commit waits for the log, so none would report the failure.
+            return phase.fail(session.txn_error(&error.into()));
         }
-        if let Err(error) = write(&session, &store, &member).await {
-            return phase.fail(error);
+        if let Some(every) = every
+            && member.handle.now() >= next
+        {
+            let pause = match keep_writing(&session, &store, &member).await {
+                Ok(true) => every,
+                Ok(false) => every.max(AGAIN),
+                Err(error) => return phase.fail(error),
+            };
+            next = member.handle.now() + pause;
         }
+        member.handle.sleep(LOOK).await;
+    }
+}
+
+/// Writes a checkpoint during a run. `false`: the device refused it. The run goes on, because the
+/// log has everything, and the device may have room again later.
+async fn keep_writing(
+    session: &Session,
+    store: &crate::tables::Store,
+    member: &Member,
+) -> Result<bool, AppError> {
+    let nodes = session.all_nodes(member, CHECKPOINT_WAIT).await?;
+    // With an asynchronous log, a checkpoint would wait until the device has room.
+    let trouble = nodes.iter().find_map(|node| node.log()?.trouble());
+    let written = match trouble {
+        Some(error) => Err(error.into()),
+        None => write(session, store, member, &nodes).await,
+    };
+    match written {
+        Ok(_) => Ok(true),
+        Err(TxnError::Log(error)) if !error.is_final() => {
+            say(&format!("tpcc: a checkpoint was not written and will be tried again: {error}"));
+            Ok(false)
+        }
+        Err(error) => Err(session.txn_error(&error)),
     }
 }
 
@@ -92,10 +135,9 @@ async fn write(
     session: &Session,
     store: &crate::tables::Store,
     member: &Member,
-) -> Result<Checkpoint, AppError> {
+    nodes: &[Arc<TransactionNode>],
+) -> Result<Checkpoint, TxnError> {
     let Some(logs) = &session.settings.logs else { return Ok(Checkpoint::default()) };
-    let nodes = session.all_nodes(member, CHECKPOINT_WAIT).await?;
     let deadline = member.handle.now() + CHECKPOINT_WAIT;
-    let written = store.checkpoint(&nodes, &logs.directory, deadline).await;
-    written.map_err(|error| session.txn_error(&error))
+    store.checkpoint(nodes, &logs.directory, deadline).await
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::about::About;
 use crate::intervals::Intervals;
+use crate::log::Logs;
 use crate::partitions::Partitions;
 use crate::record::Recorded;
 use crate::recover;
@@ -131,13 +132,18 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError>
         }
     };
     store.record(recorder, member.index as u16);
+    let ended = Rc::new(Cell::new(false));
     let writing = {
         let (session, phase, store) = (run.session.clone(), run.phase.clone(), store.clone());
         let (run, member_of) = (run.clone(), member.clone());
-        let over = move || run.course.is_over() || run.phase.stopped();
-        let writes = member.index == 0;
+        let ended = ended.clone();
+        let over = move || ended.get() || run.course.is_over() || run.phase.stopped();
+        let files = session.settings.logs.as_ref().is_some_and(Logs::are_files);
+        // Without files the task of the first worker ends at once. It is one of the events of a
+        // simulated world.
+        let writes = member.index == 0 || member.worker == 0 && files;
         writes.then(|| {
-            handle.spawn_service(recover::keep_writing(session, phase, store, member_of, over))
+            handle.spawn_service(recover::keep_logs(session, phase, store, member_of, over))
         })
     };
     let runner = Rc::new(Runner {
@@ -155,7 +161,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError>
     handle.sleep_until(run.begin).await;
     let terminal = |runner: Rc<Runner>, (number, home)| runner.terminal(number, home);
     let runner = tasks(&handle, runner, places, terminal).await?;
-    if let Some(writing) = writing {
+    if let Some(writing) = writing.filter(|_| member.index == 0) {
         // The writer of checkpoints checks itself whether the run is over.
         let _ = writing.await;
     }
@@ -163,8 +169,14 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError>
         runner.stay().await;
         all.leave(&run.session, partitioned, &run.phase, &member).await?;
     }
+    ended.set(true);
     run.session.end_phase(&run.phase, &member).await?;
-    Ok(runner.done.into_inner())
+    let log = runner.store.node().log().cloned();
+    let mut done = runner.done.into_inner();
+    if let Some(log) = log.filter(|_| member.worker == 0) {
+        done.tally.still_refused = log.trouble().map(|error| error.to_string());
+    }
+    Ok(done)
 }
 
 impl MeasuredRun for Run {
@@ -310,13 +322,17 @@ impl Runner {
                 Err(Failure::Txn(
                     error @ (TxnError::NotLogged(_) | TxnError::NotPrepared { .. }),
                 )) => {
-                    return Ok(self.given_up(input, error.to_string(), measured));
+                    return Ok(self.refused(input, error.to_string(), measured));
                 }
                 Err(Failure::Txn(error)) if self.run.ends_short(&error) => {
                     return Ok(self.handle.now());
                 }
                 Err(failure) => return Err(self.run.session.failure(&failure)),
             };
+            if self.run.phase.stopped() {
+                // The conflict may last for ever: a log that failed leaves rows locked.
+                return Ok(self.handle.now());
+            }
             if measured {
                 self.aborted(input, conflict);
             }
@@ -395,11 +411,23 @@ impl Runner {
     }
 
     fn given_up(&self, input: &TpccTransaction, why: String, measured: bool) -> Time {
+        self.failed(input, measured, |tally| tally.given_up.note(why))
+    }
+
+    fn refused(&self, input: &TpccTransaction, why: String, measured: bool) -> Time {
+        self.failed(input, measured, |tally| tally.refused.note(why))
+    }
+
+    fn failed(
+        &self,
+        input: &TpccTransaction,
+        measured: bool,
+        note: impl FnOnce(&mut Tally),
+    ) -> Time {
         let end = self.handle.now();
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
-        done.tally.given_up += 1;
-        done.tally.why.get_or_insert(why);
+        note(&mut done.tally);
         if measured {
             done.tally.statistics.failed(input.kind());
         }

@@ -184,7 +184,7 @@ impl Settings {
             common.warnings.push(format!("--set early-release changes nothing with {with}"));
         }
         let checkpoint = flags.checkpoint.unwrap_or(CHECKPOINT_DEFAULT);
-        let files = logs.as_ref().is_some_and(|logs| logs.are_written() && !logs.is_simulated());
+        let files = logs.as_ref().is_some_and(Logs::are_files);
         Ok(Settings {
             command,
             population,

@@ -17,9 +17,32 @@ pub(crate) struct Tally {
     /// Committed transactions by type, warm-up included.
     pub(crate) committed: [u64; TransactionKind::ALL.len()],
     /// Transactions that were given up, warm-up included.
-    pub(crate) given_up: u64,
-    /// The reason why the first of them was given up.
+    pub(crate) given_up: Failures,
+    /// Transactions that a log refused, warm-up included.
+    pub(crate) refused: Failures,
+    /// Why a log refuses transactions even at the end of the run.
+    pub(crate) still_refused: Option<String>,
+}
+
+/// Transactions that ended without a commit for one kind of reason.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Failures {
+    pub(crate) count: u64,
+    /// The reason of the first of them.
     pub(crate) why: Option<String>,
+}
+
+impl Failures {
+    /// Counts one more.
+    pub(crate) fn note(&mut self, why: String) {
+        self.count += 1;
+        self.why.get_or_insert(why);
+    }
+
+    fn merge(&mut self, other: Failures) {
+        self.count += other.count;
+        self.why = self.why.take().or(other.why);
+    }
 }
 
 impl Tally {
@@ -54,8 +77,9 @@ impl Tally {
         add(&mut self.conflicts, &other.conflicts);
         add(&mut self.committed, &other.committed);
         self.skipped += other.skipped;
-        self.given_up += other.given_up;
-        self.why = self.why.take().or(other.why);
+        self.given_up.merge(other.given_up);
+        self.refused.merge(other.refused);
+        self.still_refused = self.still_refused.take().or(other.still_refused);
     }
 }
 
@@ -81,11 +105,11 @@ mod tests {
         other.met(Conflict::Phantom);
         other.met(Conflict::TooLate);
         other.committed(TransactionKind::Payment);
-        other.why = Some("why".to_owned());
+        other.given_up.note("why".to_owned());
         one.merge(other);
         let conflicts: Vec<_> = one.conflicts().filter(|(_, count)| *count > 0).collect();
         assert_eq!(conflicts, [("aborts_phantom", 2), ("aborts_too_late", 1)]);
         assert_eq!(one.commits(TransactionKind::Payment), 2);
-        assert_eq!(one.why.as_deref(), Some("why"));
+        assert_eq!((one.given_up.count, one.given_up.why.as_deref()), (1, Some("why")));
     }
 }
