@@ -107,7 +107,7 @@ impl Flusher {
             if batch.groups > 0 {
                 outcome = match self.write(handle, &mut batch).await {
                     Ok(outcome) => outcome,
-                    Err(error) => return Err(Flusher::tell(rotation, error)),
+                    Err(error) => return Err(self.tell(rotation, error)),
                 };
             } else {
                 // A caller of `flush` may wait on this empty batch: everything before it has an
@@ -125,7 +125,7 @@ impl Flusher {
                     // If no new segment could be begun, the present segment grows, and the rotation
                     // is tried again after the next flush batch.
                     (Ok(rotated), None) => self.warn_of_growth(handle, rotated),
-                    (Err(error), rotation) => return Err(Flusher::tell(rotation, error)),
+                    (Err(error), rotation) => return Err(self.tell(rotation, error)),
                 }
             }
             if closing {
@@ -376,8 +376,11 @@ impl Flusher {
         }
     }
 
-    /// Reports `error` to the waiters of a rotation that will not happen. Returns the error.
-    fn tell(rotation: Option<Arc<Rotation>>, error: WalError) -> WalError {
+    /// Fails the log, and reports `error` to the waiters of a rotation that will not happen. Returns
+    /// the error.
+    fn tell(&self, rotation: Option<Arc<Rotation>>, error: WalError) -> WalError {
+        // The log fails before the waiters learn of the error, as in `failed`.
+        self.shared.fail(&error);
         if let Some(rotation) = rotation {
             rotation.keep(Err(error.clone()));
         }
