@@ -376,8 +376,8 @@ impl Flusher {
         }
     }
 
-    /// Fails the log, and reports `error` to the waiters of a rotation that will not happen. Returns
-    /// the error.
+    /// Fails the log, and reports `error` to the waiters of a rotation that will not happen.
+    /// Returns the error.
     fn tell(&self, rotation: Option<Arc<Rotation>>, error: WalError) -> WalError {
         // The log fails before the waiters learn of the error, as in `failed`.
         self.shared.fail(&error);
