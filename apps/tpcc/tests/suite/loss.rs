@@ -39,6 +39,10 @@ fn last_segment(directory: &Path, node: u8) -> PathBuf {
     names.filter(is_log).max().expect("a segment")
 }
 
+fn first_segment(node: u8) -> String {
+    format!("{node:02}-0000000001.log")
+}
+
 /// Cuts the last segment of `node` to `length` bytes, in a copy of the directory.
 fn cut(directory: &Path, node: u8, length: u64) -> PathBuf {
     let copy = copy_of(directory);
@@ -144,7 +148,14 @@ fn a_killed_run_that_lost_only_the_last_segment_of_a_log_leaves_a_state() {
         let small = format!("--wal-dir {} --cache-mb 16 --memory-mb 256", directory.display());
         let before = orders(&small);
         let flags = "--compute-nodes 2 --inflight 8 --set checkpoint=0.5";
-        killed_run(&directory, flags, Duration::from_millis(1500 + 130 * round));
+        let mut after = Duration::from_millis(1500 + 130 * round);
+        let has_rotated = |node| !last_segment(&directory, node).ends_with(first_segment(node));
+        killed_run(&directory, flags, after);
+        // On a busy machine the run may need longer to get to its first checkpoint.
+        while !has_rotated(0) || !has_rotated(1) {
+            after *= 2;
+            killed_run(&directory, flags, after);
+        }
         for node in [0, 1] {
             let copy = copy_of(&directory);
             fs::remove_file(last_segment(&copy, node)).expect("there");
