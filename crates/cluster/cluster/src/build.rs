@@ -131,11 +131,12 @@ impl Blueprint {
         self.compute[0].0
     }
 
-    /// Formats the pool, and makes the nodes.
+    /// Formats the pool, and makes the nodes. `checked`: checks ask for the owners of lines.
     pub(crate) async fn build(
         self,
         port: &Port,
         config: &ClusterConfig,
+        checked: bool,
     ) -> Result<Nodes, ClusterError> {
         let pool = Pool::format(port, &self.memory, self.geometry, config.seed).await?;
         let parts = async |(id, cache, arena)| {
@@ -156,7 +157,7 @@ impl Blueprint {
         }
         let mut agents = Vec::new();
         for agent in self.agents {
-            agents.extend(new_agent(parts(agent).await?, config.protocol));
+            agents.extend(new_agent(parts(agent).await?, config.protocol, checked));
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes, agents })

@@ -44,7 +44,7 @@ impl Embedded {
         let handle = executor.handle();
         let port = Port::new(&fabric, blueprint.first(), &handle)?;
         handle.add_poller(port.poller());
-        let nodes = executor.block_on(blueprint.build(&port, &config))?;
+        let nodes = executor.block_on(blueprint.build(&port, &config, false))?;
         let Nodes { pool, nodes, agents } = nodes;
         let agents = agents.into_iter().map(|agent| agent.node).collect();
         Ok(Embedded(Host::start(config, clock, Ports::new(threaded), pool, (nodes, 0), agents)?))

@@ -116,7 +116,7 @@ pub(crate) fn truth(
     match protocol.build() {
         Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories)),
         Build::Directory(_) => {
-            let holders = agents.iter().map(|agent| agent.holders.clone()).collect();
+            let holders = agents.iter().filter_map(|agent| agent.holders.clone()).collect();
             Box::new(Homes::new(holders))
         }
     }
@@ -125,15 +125,16 @@ pub(crate) fn truth(
 /// The agent of a memory node.
 pub(crate) struct Agent {
     pub(crate) node: Arc<Node>,
-    /// Its entries, written down for checks.
-    holders: Arc<Holders>,
+    /// Its entries, if they are written down for checks.
+    holders: Option<Arc<Holders>>,
 }
 
-/// Builds the agent of a memory node. `None`: the protocol has no homes.
-pub(crate) fn new_agent(parts: NodeParts, protocol: Protocol) -> Option<Agent> {
+/// Builds the agent of a memory node. `None`: the protocol has no homes. `checked`: the agent
+/// writes its entries down for the [`Truth`].
+pub(crate) fn new_agent(parts: NodeParts, protocol: Protocol, checked: bool) -> Option<Agent> {
     let Build::Directory(rules) = protocol.build() else { return None };
-    let holders = Arc::<Holders>::default();
-    let directory = Directory::agent(rules, Some(holders.clone()));
+    let holders = checked.then(Arc::<Holders>::default);
+    let directory = Directory::agent(rules, holders.clone());
     Some(Agent { node: Node::new(parts, directory), holders })
 }
 

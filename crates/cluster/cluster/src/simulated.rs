@@ -88,7 +88,7 @@ impl Simulated {
         handle.add_poller(poller.clone());
         let build = {
             let (port, config) = (port.clone(), config.clone());
-            async move { blueprint.build(&port, &config).await }
+            async move { blueprint.build(&port, &config, true).await }
         };
         let nodes = builder.run(BUILD_LIMIT, build).map_err(world)??;
         handle.remove_poller(&poller);

@@ -112,7 +112,11 @@ impl CoherenceProtocol for Directory {
     fn received(&self, site: &mut Site<'_>, received: DirectoryMessage) {
         let DirectoryMessage { from, from_home, to_home, dirty, message } = received;
         if to_home {
-            return self.serve_home(site, from, message);
+            // Another node would send its own memory in place of the line.
+            if agent(site.addr.node()) == Some(site.worker.node.id()) {
+                self.serve_home(site, from, message);
+            }
+            return;
         }
         let line_size = site.worker.node.cache().line_size();
         self.take_changes(site, &message, dirty.within(line_size));
