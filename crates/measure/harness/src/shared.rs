@@ -56,14 +56,15 @@ pub struct Shared {
 /// line.
 type Parcel<T> = (Option<(u8, String)>, Result<Vec<T>, (u8, String)>);
 
-/// A guard of a worker. When a panic drops the guard, the run ends.
-struct Alarm<'a>(&'a Watch);
+/// A guard of the worker of this name. When a panic drops the guard, the run ends.
+struct Alarm<'a>(&'a Watch, String);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0
-                .alarm(AppError::Failed("a worker panicked; its message stands above".to_owned()));
+            let Alarm(watch, name) = self;
+            let line = format!("{name} panicked; its message stands above");
+            watch.alarm(AppError::Failed(line));
         }
     }
 }
@@ -121,8 +122,8 @@ impl Shared {
         F: Fn(Member) -> Fut + Sync,
         Fut: Future<Output = T>,
     {
-        let body = |member| {
-            let (alarm, future) = (Alarm(&self.watch), body(member));
+        let body = |member: Member| {
+            let (alarm, future) = (Alarm(&self.watch, member.name()), body(member));
             async move {
                 let _alarm = alarm;
                 future.await
