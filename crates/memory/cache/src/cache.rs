@@ -239,7 +239,7 @@ impl Cache {
         strict_assert!(!frame.has_node_lock(), "a free frame has a node lock");
         debug_assert_eq!(frame.state().ownership(), Ownership::Invalid);
         // A reader of the frame's earlier line may have added a block of hints after that line
-        // left.
+        // left. A block that it adds from here on stays: its hints are wrong guesses, no more.
         self.hints.take(frame);
         frame.set_addr(addr);
         frame.set_dirty(crate::DirtyBounds::EMPTY);
@@ -248,7 +248,6 @@ impl Cache {
             // The mark concerns the last line.
             frame.clear_request_mark();
         }
-        strict_assert_eq!(frame.hints(), 0, "the hints of the last line remain");
         self.replacement.enter(&self.frames, id);
         self.index.insert(addr, id);
         Some(id)

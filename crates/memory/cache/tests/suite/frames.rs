@@ -208,6 +208,27 @@ fn hints_stay_with_a_line_until_it_leaves_its_frame() {
 }
 
 #[test]
+fn a_reader_of_the_last_line_may_add_hints_while_its_frame_gets_another() {
+    let cache = full(1, Ownership::Shared);
+    let stale = cache.try_read(line(0)).expect("cached");
+    thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            for k in 0..20_000 {
+                let id = cache.find(line(k)).expect("attached");
+                assert!(cache.frame(id).try_invalidate());
+                cache.detach(id);
+                let id = cache.attach(line(k + 1)).expect("the frame is free");
+                cache.frame(id).publish(Ownership::Shared);
+            }
+        });
+        while !replacing.is_finished() {
+            assert!(cache.hints(&stale).len() <= 512 / 16);
+        }
+    });
+    assert!(!stale.validate(), "the line left long ago");
+}
+
+#[test]
 fn a_reader_becomes_the_writer_of_what_it_saw_or_of_nothing() {
     let cache = full(2, Ownership::Exclusive);
     let read = cache.try_read(line(0)).expect("owned");
