@@ -170,8 +170,9 @@ impl ShmFabric {
     /// target of its peers' verbs. Keys count from 0 per node. The fabric keeps the region until
     /// the fabric is dropped.
     ///
-    /// Peers in other processes can address only regions from [`ShmFabric::new_region`]. For these
-    /// peers a region of another origin is an unknown target.
+    /// Peers in other processes can address only regions from [`ShmFabric::new_region`], and the
+    /// memory of this process's memory nodes. For these peers a region of another origin is an
+    /// unknown target.
     ///
     /// # Errors
     /// [`SetupError::UnknownNode`] and [`SetupError::TooManyRegions`]. A node in a directory can

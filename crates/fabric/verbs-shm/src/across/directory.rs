@@ -31,6 +31,9 @@ use crate::name::ShmNodeName;
 const NAMES_MAX: usize = 100;
 const _: () = assert!(NAMES_MAX > 1, "a name that is taken is tried again");
 
+/// Set in the number of a file that is the memory of a memory node. The other bits are its id.
+const OF_MEMORY: u64 = 1 << 63;
+
 /// The files of one process in a directory. Dropping the value removes these files, as far as the
 /// system permits.
 pub(crate) struct Directory {
@@ -159,7 +162,9 @@ impl Directory {
         id: MemoryNodeId,
         bytes: usize,
     ) -> Result<Arc<Region>, ShmError> {
-        self.make(&memory_name(self.incarnation, id), bytes, true)
+        let region = self.make(&memory_name(self.incarnation, id), bytes, true)?;
+        self.made.lock().regions.push((Arc::downgrade(&region), OF_MEMORY | u64::from(id.0)));
+        Ok(region)
     }
 
     /// Makes the page of a compute node: the file that shows the node's state to peers.
@@ -182,7 +187,8 @@ impl Directory {
         Ok(region)
     }
 
-    /// The number of the region's file; `None` when the region is private memory of this process.
+    /// The number of the file of a region or of a memory node's memory; `None` when the region is
+    /// private memory of this process.
     pub(crate) fn number_of(&self, region: &Arc<Region>) -> Option<u64> {
         let made = self.made.lock();
         let found = made.regions.iter().find(|(made, _)| made.as_ptr() == Arc::as_ptr(region));
@@ -275,8 +281,11 @@ impl Directory {
     ) -> Option<Arc<Region>> {
         let owner = owner_path(&self.path, incarnation);
         let large = super::owner::large_of(&owner);
-        let path =
-            large.unwrap_or_else(|| self.path.clone()).join(region_name(incarnation, number));
+        let name = match number & OF_MEMORY {
+            0 => region_name(incarnation, number),
+            _ => memory_name(incarnation, MemoryNodeId((number & !OF_MEMORY).try_into().ok()?)),
+        };
+        let path = large.unwrap_or_else(|| self.path.clone()).join(name);
         let file = open_checked(&path, true).ok()??;
         Region::map(&file, bytes, self.advise).ok()
     }

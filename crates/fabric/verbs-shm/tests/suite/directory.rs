@@ -286,14 +286,18 @@ fn a_node_that_was_cut_off_comes_back_under_its_name_as_another() {
         other.register(node(2), region.clone()).unwrap();
         // A region that peers cannot address.
         other.register(node(2), Region::zeroed(64).unwrap()).unwrap();
+        other.serve_memory_as(MemoryNodeId(7), 4096).unwrap();
+        let served = other.memory(MemoryNodeId(7)).unwrap();
+        other.register(node(2), served.clone()).unwrap();
         introduce(&[(&own, &[compute(1)]), (&other, &[compute(2)])]);
         endpoint.post(target, round, &write(round + 1)).unwrap();
+        endpoint.post(Target::Compute(node(2), 2), round, &write(round + 3)).unwrap();
         let hidden = Target::Compute(node(2), 1);
         let refused = endpoint.post(hidden, 0, &write(1)).unwrap_err();
         assert_eq!(refused, VerbError::UnknownTarget { target: hidden });
         endpoint.ring();
         endpoint.poll(&mut |completion| assert!(completion.result.is_ok()));
-        assert_eq!(region.words().u64(8), round + 1);
+        assert_eq!([&region, &served].map(|it| it.words().u64(8)), [round + 1, round + 3]);
         // A batch that is posted and not rung before the cut-off fails, as does the batch that is
         // posted after the cut-off.
         endpoint.post(target, 0, &write(99)).unwrap();
