@@ -28,6 +28,10 @@
 //! - The node forgets a peer that left gracefully, and neither fences nor reclaims the peer.
 //! - The node admits a peer after it has forgotten the earlier holder of the peer's id.
 //!
+//! An agent of a memory node is a peer of compute nodes, and has no epoch slot. So no node reclaims
+//! it, and compute nodes wait for it by [`Peers::is_mutual`]. The memory node has one machine for
+//! itself and its agent.
+//!
 //! # Invariants
 //!
 //! - **S1** A reclaim empties the epoch slot of a dead node only after every living node that the

@@ -13,8 +13,9 @@ use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules};
 pub enum PeerInput<'a, N: Ord> {
     /// A view of the membership. Views may be skipped, repeated, and out of order.
     View(&'a ClusterView<N>),
-    /// This node can reclaim dead nodes from now on, because its own part of the memory pool is
-    /// open.
+    /// A compute node can reclaim dead nodes from now on, because its own part of the memory pool
+    /// is open. A memory node has an agent from now on, so it also reports which compute nodes it
+    /// knows.
     Serving,
     /// An effect has ended. `done` says whether the effect had success. An effect without success
     /// may have taken effect all the same.
@@ -111,6 +112,12 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         self.has_view && (!self.has_slot || self.peers.values().filter(before_me).all(is_mutual))
     }
 
+    /// Whether this node and the peer know each other, by the peer's report.
+    pub fn is_mutual(&self, peer: NodeEpoch<N>) -> bool {
+        let knows_me = self.peers.get(&peer.node).is_some_and(|peer| peer.knows_me);
+        knows_me && self.known(peer.node) == Some(peer.epoch)
+    }
+
     /// Whether an effect has failed, so that a [`PeerInput::Retry`] may ask for it again.
     pub fn has_failed(&self) -> bool {
         self.peers.values().any(Peer::has_failed)
@@ -161,8 +168,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         for peer in self.peers.values() {
             peer.check(self.is_serving && self.has_slot);
             assert!(
-                self.has_slot && peer.has_slot || peer.knows == Progress::Open,
-                "only compute nodes are introduced to each other"
+                (self.has_slot || self.is_serving) && peer.has_slot || peer.knows == Progress::Open,
+                "only compute nodes and agents know compute nodes"
             );
         }
     }
@@ -277,7 +284,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             out.push(PeerEffect::Report(PeerReport::Fenced(latest)));
         }
         let is_met = is_joined && peer.link == Link::Known(latest.epoch);
-        if is_met && is_compute && peer.has_slot && peer.knows == Open {
+        if is_met && (is_compute || is_serving) && peer.has_slot && peer.knows == Open {
             peer.knows = Running;
             out.push(PeerEffect::Report(PeerReport::Knows(latest)));
         }

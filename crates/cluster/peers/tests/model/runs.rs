@@ -157,6 +157,31 @@ fn a_node_waits_for_the_members_before_it_to_know_it() {
     }
 }
 
+/// Without an agent no message reaches a memory node, so no node waits for its report.
+#[test]
+fn a_memory_node_reports_the_nodes_that_it_knows_when_it_has_an_agent() {
+    let mut peers = machine(0, 1);
+    let (peer, next) = (of(1, 2), of(2, 3));
+    step(&mut peers, PeerInput::View(&view(&[(1, 2, Joined, &[])])));
+    assert_eq!(end(&mut peers, PeerEffect::Admit(peer), true), []);
+    let report = |peer| PeerEffect::Report(PeerReport::Knows(peer));
+    assert_eq!(step(&mut peers, PeerInput::Serving), [report(peer)]);
+    step(&mut peers, PeerInput::View(&view(&[(2, 3, Joined, &[])])));
+    assert_eq!(end(&mut peers, PeerEffect::Admit(next), true), [report(next)]);
+    // The compute node waits for the agent, which is a peer without a slot.
+    let mut peers = machine(1, 2);
+    let agent = of(0, 9);
+    let seen = |reports: &[PeerReport<u8>]| view(&[(0, 9, Joined, reports)]);
+    step(&mut peers, PeerInput::View(&seen(&[PeerReport::Knows(peer)])));
+    assert!(!peers.is_mutual(agent), "the fabric does not know the agent");
+    end(&mut peers, PeerEffect::Admit(agent), true);
+    assert!(peers.is_mutual(agent) && !peers.is_mutual(of(0, 8)));
+    let mut peers = machine(1, 2);
+    step(&mut peers, PeerInput::View(&seen(&[PeerReport::Knows(of(1, 1))])));
+    end(&mut peers, PeerEffect::Admit(agent), true);
+    assert!(!peers.is_mutual(agent), "the report is on an earlier holder");
+}
+
 #[test]
 fn a_member_that_dies_is_not_waited_for() {
     let mut peers = machine(2, 2);
