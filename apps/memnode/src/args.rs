@@ -7,7 +7,7 @@ use latchwork_harness::parse::{mebibytes_exact, seconds_or_none};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
-/// without it.
+/// without it, or with the agent that gam and scalestore start here.
 ///
 /// It meets the others in the store that --join names, and serves until a signal to stop
 /// (SIGTERM, SIGINT, SIGHUP). Then it waits for the compute nodes to leave, since what it holds is

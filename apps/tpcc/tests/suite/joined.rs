@@ -27,14 +27,16 @@ fn counted(document: &Value, name: &str) -> u64 {
 
 #[test]
 fn every_scheme_keeps_the_conditions_on_the_same_memory_nodes_one_after_the_other() {
-    let memory = Memory::start(2, 256 << 20);
-    for cc in ["2pl", "to", "occ"] {
-        let ended = memory.start_program(TPCC.0, 3, &format!("{SMALL} --cc {cc}")).wait(LIMIT);
-        let document = document(&ended, 17);
-        assert_eq!(document["ops"], 600, "{cc}: as many as were asked for, all together");
-        assert_eq!(document["nodes"].as_array().map(Vec::len), Some(5), "{cc}");
+    for protocol in ["selcc", "gam", "scalestore"] {
+        let memory = Memory::start(2, 256 << 20);
+        for cc in ["2pl", "to", "occ"] {
+            let flags = format!("{SMALL} --cc {cc} --protocol {protocol}");
+            let document = document(&memory.start_program(TPCC.0, 3, &flags).wait(LIMIT), 17);
+            assert_eq!(document["ops"], 600, "{flags}: as many as were asked for, all together");
+            assert_eq!(document["nodes"].as_array().map(Vec::len), Some(5), "{flags}");
+        }
+        memory.end();
     }
-    memory.end();
 }
 
 #[test]

@@ -13,10 +13,16 @@ const SMALL: &str = "-p recordcount=8000 --operations 1500 --threads 1 --cache-m
 
 #[test]
 fn every_workload_runs_on_the_same_memory_nodes_one_after_the_other() {
+    for protocol in ["selcc", "gam", "scalestore"] {
+        every_workload(protocol);
+    }
+}
+
+fn every_workload(protocol: &str) {
     // The pool is too small for all runs together, but each run releases its memory at its end.
     let memory = Memory::start(2, 40 << 20);
     for workload in ["a", "b", "c", "d", "e", "f"] {
-        let flags = format!("check -w {workload} {SMALL}");
+        let flags = format!("check -w {workload} --protocol {protocol} {SMALL}");
         let ended = memory.start_program(YCSB.0, 3, &flags).wait(LIMIT);
         let document: Value = serde_json::from_str(one_document(&ended)).expect("a document");
         let checks = document["checks"].as_object().expect("checks");

@@ -116,15 +116,6 @@ pub enum ConfigError {
         /// The given number of nodes of both kinds.
         given: usize,
     },
-    /// The protocol cannot run on a cluster of processes.
-    #[error(
-        "{protocol} needs an agent at each memory node, which a process of its own does not have yet: use selcc or sel, or a \
-         cluster in one process"
-    )]
-    Processes {
-        /// The protocol.
-        protocol: Protocol,
-    },
     /// There is no worker.
     #[error("a compute node needs at least one worker")]
     Workers,

@@ -11,6 +11,7 @@ use latchwork_memnode::Pool;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Executor, ExecutorConfig, Notifier, RealDriver};
 use latchwork_strict::{strict_assert, strict_assert_eq};
+use latchwork_verbs::ComputeNodeId;
 
 use crate::ClusterConfig;
 use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
@@ -50,9 +51,10 @@ impl Host {
             nodes.iter().for_each(|node| node.cache().arena().prefault());
         }
         let mut host = Host { config, clock, ports, pool, nodes, first, handlers: Vec::new() };
-        for (index, agent) in agents.iter().enumerate() {
+        for agent in &agents {
             let own = handler_config(&host.config, usize::MAX >> 1);
-            let handler = host.start_handler(agent, own, format!("agent{index}"))?;
+            let memory = ComputeNodeId::MAX - agent.id().get();
+            let handler = host.start_handler(agent, own, format!("agent{memory}"))?;
             host.handlers.push(handler);
         }
         for own in 0..host.nodes.len() {
@@ -62,7 +64,7 @@ impl Host {
             let handler = host.start_handler(&host.nodes[own], config, name)?;
             host.handlers.push(handler);
         }
-        strict_assert!(!host.nodes.is_empty(), "a process without a node starts no threads");
+        strict_assert!(!host.handlers.is_empty(), "a process without a node starts no threads");
         Ok(host)
     }
 

@@ -69,6 +69,8 @@ mod host;
 #[cfg(feature = "processes")]
 mod joined;
 #[cfg(feature = "processes")]
+mod memory_agent;
+#[cfg(feature = "processes")]
 mod memory_host;
 mod ports;
 mod protocol;

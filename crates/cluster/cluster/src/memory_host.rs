@@ -1,21 +1,25 @@
 //! [`MemoryHost`]: one memory node of a cluster of processes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_membership::{Membership, NodeName, Role};
 
 use crate::JoinError;
 use crate::joined::{Introductions, Mortal, lost_memory};
+use crate::memory_agent::MemoryAgent;
 use crate::transport::Transport;
 
-/// A memory node: memory of this process for the compute nodes of other processes. The process runs
-/// no protocol code. It renews its lease, admits its peers and fences dead nodes.
+/// A memory node: memory of this process for the compute nodes of other processes. The process
+/// renews its lease, admits its peers and fences dead nodes. Only if compute nodes run a protocol
+/// with homes, it also runs protocol code: the agent of the memory node.
 ///
 /// [`leave`](MemoryHost::leave) ends the node gracefully. A memory node that is dropped without a
 /// leave is dead. In both cases the content of its memory is lost.
 pub struct MemoryHost {
     address: String,
-    _introductions: Introductions,
+    _agent: MemoryAgent,
+    _introductions: Arc<Introductions>,
     // Dropped last, because other nodes must not share memory of a node that is already dead.
     membership: Mortal,
 }
@@ -35,8 +39,8 @@ impl MemoryHost {
     ) -> Result<MemoryHost, JoinError> {
         let mortal = Mortal(membership);
         match serve(transport, &mortal.0, prefault) {
-            Ok((address, introductions)) => {
-                Ok(MemoryHost { membership: mortal, address, _introductions: introductions })
+            Ok((address, _introductions, _agent)) => {
+                Ok(MemoryHost { membership: mortal, address, _introductions, _agent })
             }
             Err(error) => {
                 // The node has served no other node, so no data is lost. If the leave fails too,
@@ -80,7 +84,7 @@ fn serve(
     transport: &Transport,
     membership: &Membership,
     prefault: bool,
-) -> Result<(String, Introductions), JoinError> {
+) -> Result<(String, Arc<Introductions>, MemoryAgent), JoinError> {
     let me = membership.me();
     let (NodeName::Memory(id), Role::Memory { bytes }) = (me.node, &me.role) else {
         return Err(JoinError::NotMemory { node: me.node });
@@ -98,7 +102,8 @@ fn serve(
         link.threaded().prefault();
     }
     let contact = link.contact(me.node)?;
-    let introductions = Introductions::start(membership, &link)?;
+    let introductions = Arc::new(Introductions::start(membership, &link, None)?);
     membership.contact(link.key(), &contact)?;
-    Ok((contact, introductions))
+    let agent = MemoryAgent::start(id, membership, &link, &introductions)?;
+    Ok((contact, introductions, agent))
 }

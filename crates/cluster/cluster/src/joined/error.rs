@@ -10,7 +10,7 @@ use latchwork_verbs_shm::ShmError;
 use latchwork_verbs_tcp::TcpError;
 use thiserror::Error;
 
-use crate::ClusterError;
+use crate::{ClusterError, Protocol};
 
 /// The reason why a process could not join a cluster, had to stop as a node, or could not leave
 /// gracefully.
@@ -94,6 +94,44 @@ pub enum JoinError {
         theirs: String,
         /// The fabric of this node.
         ours: &'static str,
+    },
+    /// The nodes of a cluster run different protocols, and one of these needs agents.
+    #[error(
+        "{node} runs {theirs}, and this node {ours}: use the same --protocol for all nodes, or a new cluster"
+    )]
+    OtherProtocol {
+        /// Another node. A memory node keeps the protocol of its agent.
+        node: NodeName,
+        /// Its protocol.
+        theirs: String,
+        /// The protocol of this node.
+        ours: Protocol,
+    },
+    /// The protocol needs agents, which processes on RDMA devices do not have.
+    #[error(
+        "{protocol} needs an agent at each memory node, which processes over ibverbs do not have yet: use --fabric shm or \
+         tcp, or --protocol selcc or sel"
+    )]
+    NoAgents {
+        /// The protocol.
+        protocol: Protocol,
+    },
+    /// A compute node has or had the id of a memory node's agent, or the memory node's id is too
+    /// high.
+    #[error(
+        "the agent of memory node {node} has no id of its own: compute nodes have used too many ids, so begin a new cluster"
+    )]
+    NoIdForAgent {
+        /// The memory node.
+        node: NodeName,
+    },
+    /// A memory node has started no agent.
+    #[error("memory node {node} has started no agent within {waited:.1?}: its log says why")]
+    NoAgent {
+        /// The memory node.
+        node: NodeName,
+        /// The length of the wait.
+        waited: Duration,
     },
     /// A memory node has died or left, and its part of the stored data is lost.
     #[error(

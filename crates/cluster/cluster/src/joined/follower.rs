@@ -21,10 +21,10 @@ use latchwork_membership::{Membership, MembershipError, NodeName, View};
 use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
-use latchwork_strict::{strict_assert, strict_assert_ne};
+use latchwork_strict::strict_assert_ne;
 
 use super::reclaims::Reclaims;
-use super::reports;
+use super::{agents, reports};
 use crate::ports::Ports;
 use crate::transport::Link;
 
@@ -49,7 +49,7 @@ pub(super) struct Shared {
     /// The reason why the fabric refused a node, with the member epoch of that node. The node may
     /// have died or left since the refusal.
     pub(super) refusals: Mutex<BTreeMap<NodeName, (u64, String)>>,
-    /// This process's compute node, with its ports, from the time when the node exists.
+    /// This process's compute node or agent, with its ports, from the time when it exists.
     pub(super) node: Mutex<Option<(Arc<Node>, Ports)>>,
 }
 
@@ -96,7 +96,8 @@ impl Follower {
                 Ok(view) => {
                     seen = Some(view.revision);
                     self.view = view;
-                    let view = reports::read(&self.view, self.shared.link.key());
+                    let is_compute = self.shared.membership.me().node.compute().is_some();
+                    let view = reports::read(&self.view, self.shared.link.key(), is_compute);
                     self.shared.peers.lock().step(PeerInput::View(&view), &mut due);
                 }
                 // No change came in time, or the store does not answer.
@@ -107,10 +108,6 @@ impl Follower {
             let mut peers = self.shared.peers.lock();
             if !self.is_serving && self.shared.node.lock().is_some() {
                 self.is_serving = true;
-                strict_assert!(
-                    self.shared.membership.me().node.compute().is_some(),
-                    "a memory node has a compute node"
-                );
                 peers.step(PeerInput::Serving, &mut due);
             }
             // An effect that failed before may now succeed.
@@ -156,8 +153,10 @@ impl Follower {
 
     /// The address in the contact of a node.
     fn address(&self, of: NodeEpoch<NodeName>) -> Option<&str> {
-        let member = self.view.get(of.node).filter(|member| member.epoch == of.epoch)?;
-        member.contact.get(self.shared.link.key()).map(String::as_str)
+        match self.view.get(of.node).filter(|member| member.epoch == of.epoch) {
+            Some(member) => member.contact.get(self.shared.link.key()).map(String::as_str),
+            None => agents::all(&self.view).find(|(agent, ..)| *agent == of).map(|it| it.2),
+        }
     }
 
     fn admit(&self, peer: NodeEpoch<NodeName>) -> bool {

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   process of memory node 0        process of compute node 3                    another compute node
-//!   MemoryHost ─ memory             Joined ─ Host: handler, workers, cache        Joined
+//!   MemoryHost ─ memory, agent      Joined ─ Host: handler, workers, cache        Joined
 //!        │                             │                                             │
 //!        └──── Membership ─────────────┼──────────────── store ──────────────────────┘
 //!               ids, leases            │
 //!                                      └─ Introductions: nodes know each other before they act
 //! ```
 
+pub(crate) mod agents;
 mod error;
 mod follower;
 mod group;
@@ -36,7 +37,7 @@ use crate::host::Host;
 use crate::ports::Ports;
 use crate::protocol::new_node;
 use crate::transport::{Link, Transport, machine};
-use crate::{ClusterConfig, ClusterError, ConfigError};
+use crate::{ClusterConfig, ConfigError};
 
 pub use error::JoinError;
 pub use group::NodeGroup;
@@ -194,16 +195,12 @@ impl Begun {
         patience: StartPatience<'_>,
     ) -> Result<Begun, JoinError> {
         let geometry = config.check()?;
-        if config.protocol.has_homes() {
-            return Err(
-                ClusterError::from(ConfigError::Processes { protocol: config.protocol }).into()
-            );
-        }
         let me = membership.me();
         let NodeName::Compute(id) = me.node else {
             return Err(JoinError::NotCompute { node: me.node });
         };
         let link = transport.open(membership)?;
+        link.check_protocol(config.protocol)?;
         let threaded = link.threaded();
         let fabric = AnyFabric::from(threaded.clone());
         link.add_compute(id)?;
@@ -215,8 +212,9 @@ impl Begun {
         // it as their first region, and its key is the same on all nodes.
         let arena = fabric.register(id, cache.arena().clone())?;
         let contact = link.contact(me.node)?;
+        membership.contact(agents::PROTOCOL, config.protocol.name())?;
         membership.contact(link.key(), &contact)?;
-        let introductions = Introductions::start(membership, &link)?;
+        let introductions = Introductions::start(membership, &link, Some(config.protocol))?;
         let view = introductions.wait(config.memory_nodes, patience)?;
 
         let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));
@@ -227,8 +225,8 @@ impl Begun {
         let facts = PoolFacts::of(&view)?;
         let mine = me.party().to_string();
         let maker = membership.decide(&facts.maker, mine.as_bytes())?;
+        let memory = memory_of(&view, config.memory_nodes);
         let pool = if maker == mine.as_bytes() {
-            let memory = memory_of(&view, config.memory_nodes);
             let nodes =
                 memory.iter().filter_map(|(party, bytes)| Some((party.node.memory()?, *bytes)));
             let nodes: Vec<_> = nodes.collect();
@@ -261,7 +259,10 @@ impl Begun {
         let node = new_node(parts, config.protocol, &config.selcc);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
-        let gathered = gather(config, ports.clone(), pool, node, membership, patience);
+        let memory: Vec<_> = memory.into_iter().map(|(party, _)| party).collect();
+        let met = introductions.wait_for_agents(&memory, patience);
+        let gathered =
+            met.and_then(|()| gather(config, ports.clone(), pool, node, membership, patience));
         let (host, is_one_host, group) =
             gathered.inspect_err(|_| withdraw::withdraw(&ports, id, &epochs))?;
         Ok(Begun { host, is_one_host, link, epochs, group, introductions })

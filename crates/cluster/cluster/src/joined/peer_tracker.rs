@@ -22,11 +22,12 @@ use latchwork_membership::{
 use latchwork_runtime::sync::Ordering;
 use latchwork_runtime::{Clock, Time};
 
+use super::agents;
 use super::follower::{Follower, Shared};
 use super::start_patience::{StartPatience, StartWait};
-use crate::JoinError;
 use crate::ports::Ports;
 use crate::transport::Link;
+use crate::{JoinError, Protocol};
 
 /// The interval between two checks, while this node waits for others.
 const MEET: Duration = Duration::from_millis(10);
@@ -34,21 +35,28 @@ const MEET: Duration = Duration::from_millis(10);
 /// The handle of the membership thread. Dropping the handle ends the thread.
 pub(crate) struct Introductions {
     shared: Arc<Shared>,
+    /// The protocol of a compute node.
+    protocol: Option<Protocol>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Introductions {
     /// Starts the thread.
-    pub(crate) fn start(membership: &Membership, link: &Link) -> Result<Self, JoinError> {
+    pub(crate) fn start(
+        membership: &Membership,
+        link: &Link,
+        protocol: Option<Protocol>,
+    ) -> Result<Self, JoinError> {
         let shared = Arc::new(Shared::new(membership, link));
         let follower = shared.clone();
         let thread = thread::Builder::new().name("introductions".to_owned());
         let thread = thread.spawn(move || Follower::new(follower).follow())?;
-        Ok(Introductions { shared, thread: Some(thread) })
+        Ok(Introductions { shared, protocol, thread: Some(thread) })
     }
 
-    /// Sets this process's compute node. From then on the thread also reclaims dead nodes, and ends
-    /// the node's waits for nodes that died or left.
+    /// Sets this process's compute node, or the agent of its memory node. From then on the thread
+    /// also ends the node's waits for nodes that died or left. For a compute node it reclaims dead
+    /// nodes, and for an agent it reports which compute nodes the agent knows.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
     }
@@ -65,31 +73,82 @@ impl Introductions {
             let is_known = |member: &&ViewMember| peers.known(member.node) == Some(member.epoch);
             peers.is_introduced() && view.memory().filter(is_known).count() >= memory_nodes
         };
+        let waiting = || {
+            let there = self.known_memory();
+            match self.unreachable_memory() {
+                Some((node, why)) if there < memory_nodes => StartWait::Reach { node, why },
+                None if there < memory_nodes => StartWait::Memory { there, wanted: memory_nodes },
+                _ => StartWait::Introductions,
+            }
+        };
+        self.wait_until(patience, arrived, waiting, |error| self.explain(memory_nodes, error))
+    }
+
+    /// Waits until this node and the agents of all these memory nodes know each other, if the
+    /// protocol has homes.
+    pub(crate) fn wait_for_agents(
+        &self,
+        memory: &[NodeIncarnation],
+        patience: StartPatience<'_>,
+    ) -> Result<(), JoinError> {
+        if !self.protocol.is_some_and(Protocol::has_homes) {
+            return Ok(());
+        }
+        let missing = || {
+            let peers = self.shared.peers.lock();
+            let is_met = |agent| peers.is_mutual(agent);
+            memory.iter().find(|memory| !agents::agent_of(**memory).is_some_and(is_met))
+        };
+        let explain = |error: MembershipError| {
+            let Some(memory) = missing() else { return error.into() };
+            let refusals = self.shared.refusals.lock();
+            let refusal = agents::agent_of(*memory).and_then(|agent| refusals.get(&agent.node));
+            let (node, waited) = (memory.node, patience.limit);
+            match refusal {
+                Some((_, why)) => JoinError::Introduction { node, why: why.clone() },
+                None => JoinError::NoAgent { node, waited },
+            }
+        };
+        let waiting = || StartWait::Introductions;
+        self.wait_until(patience, |_| missing().is_none(), waiting, explain).map(drop)
+    }
+
+    /// Waits for a view and peers that satisfy `arrived`. At the time limit, `explain` makes the
+    /// error.
+    fn wait_until(
+        &self,
+        patience: StartPatience<'_>,
+        mut arrived: impl FnMut(&View) -> bool,
+        waiting: impl Fn() -> StartWait,
+        explain: impl Fn(MembershipError) -> JoinError,
+    ) -> Result<Arc<View>, JoinError> {
         // A change of the nodes that this node knows does not change the view, so each wait is
         // short.
         let clock = Clock::start();
         loop {
-            let waited = self.shared.membership.wait(MEET, arrived);
+            let waited = self.shared.membership.wait(MEET, &mut arrived);
             let view = self.shared.membership.view();
-            if let Some(error) = lost_memory(&view).or_else(|| self.shared.link.stranger(&view)) {
+            if let Some(error) = self.refusal(&view) {
                 return Err(error);
             }
             match waited {
                 Err(MembershipError::Deadline { .. })
                     if clock.now() < Time::ZERO + patience.limit => {}
-                Err(error) => return Err(self.explain(memory_nodes, error)),
+                Err(error) => return Err(explain(error)),
                 Ok(view) => return Ok(view),
             }
-            let there = self.known_memory();
-            let waiting = match self.unreachable_memory() {
-                Some((node, why)) if there < memory_nodes => StartWait::Reach { node, why },
-                None if there < memory_nodes => StartWait::Memory { there, wanted: memory_nodes },
-                _ => StartWait::Introductions,
-            };
-            if !(patience.goes_on)(&waiting) {
+            if !(patience.goes_on)(&waiting()) {
                 return Err(JoinError::GivenUp);
             }
         }
+    }
+
+    /// The reason why this node cannot be a member beside the others, if there is one.
+    fn refusal(&self, view: &View) -> Option<JoinError> {
+        let error = lost_memory(view).or_else(|| self.shared.link.stranger(view));
+        let error = error.or_else(|| agents::disagreement(view, self.protocol?));
+        let has_homes = self.protocol.is_some_and(Protocol::has_homes);
+        error.or_else(|| agents::without_id(view).filter(|_| has_homes))
     }
 
     fn known_memory(&self) -> usize {

@@ -6,11 +6,13 @@
 //!                   fenced-C2 = 7     C1 has fenced C2, which had joined at member epoch 7
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_membership::{MemberState, NodeName, View, ViewMember};
 use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};
 use latchwork_strict::strict_assert_eq;
+
+use super::agents;
 
 const KNOWS: &str = "knows-";
 const FENCED: &str = "fenced-";
@@ -41,8 +43,9 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
 }
 
 /// The view in the form that [`Peers`](latchwork_peers::Peers) reads. `address` is the key of the
-/// fabric's addresses in contacts.
-pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
+/// fabric's addresses in contacts. Only compute nodes talk to agents, so the view of a memory node
+/// is without them.
+pub(super) fn read(view: &View, address: &str, with_agents: bool) -> ClusterView<NodeName> {
     let node = |member: &ViewMember| NodeView {
         epoch: member.epoch,
         state: match member.state {
@@ -54,7 +57,12 @@ pub(super) fn read(view: &View, address: &str) -> ClusterView<NodeName> {
         is_reachable: member.contact.contains_key(address),
         reports: reports_of(member),
     };
-    ClusterView { nodes: view.members.iter().map(|(name, member)| (*name, node(member))).collect() }
+    let mut nodes: BTreeMap<_, _> =
+        view.members.iter().map(|(name, member)| (*name, node(member))).collect();
+    for (agent, memory, _) in agents::all(view).filter(|_| with_agents) {
+        nodes.entry(agent.node).or_insert_with(|| node(memory));
+    }
+    ClusterView { nodes }
 }
 
 fn reports_of(member: &ViewMember) -> BTreeSet<PeerReport<NodeName>> {
@@ -63,8 +71,6 @@ fn reports_of(member: &ViewMember) -> BTreeSet<PeerReport<NodeName>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use latchwork_membership::Role;
 
     use super::*;
@@ -105,7 +111,7 @@ mod tests {
         let dead = member("C3", Dead, &[]);
         let judge = |members: &[ViewMember]| {
             let members: BTreeMap<_, _> = members.iter().map(|m| (m.node, m.clone())).collect();
-            let view = read(&View { revision: 9, members }, "tcp");
+            let view = read(&View { revision: 9, members }, "tcp", true);
             view.have_all_reported(&PeerReport::Fenced(of("C3", 7)))
         };
         let says: &[(&str, &str)] = &[("fenced-C3", "7")];
@@ -126,7 +132,8 @@ mod tests {
     fn a_member_is_reachable_when_its_contact_has_an_address_of_this_fabric() {
         let there = member("C1", MemberState::Joined, &[("tcp", "127.0.0.1:1")]);
         let view = View { revision: 9, members: BTreeMap::from([(there.node, there)]) };
-        let is_reachable = |address| read(&view, address).nodes.values().all(|n| n.is_reachable);
+        let is_reachable =
+            |address| read(&view, address, true).nodes.values().all(|n| n.is_reachable);
         assert!(is_reachable("tcp") && !is_reachable("shm"));
     }
 }

@@ -16,7 +16,7 @@ use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm as shm;
 use latchwork_verbs_tcp as tcp;
 
-use crate::JoinError;
+use crate::{JoinError, Protocol};
 use limits::{CONNECT, GREETING, REMOVAL};
 
 /// The fact that names the machine and the directory of a cluster on shared memory.
@@ -233,6 +233,26 @@ impl Link {
             Link::Shm { fabric, .. } => Ok(fabric.add_compute_node(id)?),
             Link::Tcp { fabric, listen, .. } => Ok(fabric.serve_compute(id, *listen).map(drop)?),
             Link::Ibverbs { fabric } => Ok(fabric.add_compute_node(id)?),
+        }
+    }
+
+    /// Adds the agent of this process's memory node.
+    pub(crate) fn add_agent(&self, id: ComputeNodeId) -> Result<(), JoinError> {
+        match self {
+            Link::Tcp { fabric, listen, .. } => {
+                // The memory node has the port of `listen`.
+                Ok(fabric.serve_compute(id, SocketAddr::new(listen.ip(), 0)).map(drop)?)
+            }
+            Link::Shm { .. } | Link::Ibverbs { .. } => self.add_compute(id),
+        }
+    }
+
+    /// Refuses a protocol with homes on RDMA devices: processes connect by control messages
+    /// between members, and an agent is no member.
+    pub(crate) fn check_protocol(&self, protocol: Protocol) -> Result<(), JoinError> {
+        match self {
+            Link::Ibverbs { .. } if protocol.has_homes() => Err(JoinError::NoAgents { protocol }),
+            _ => Ok(()),
         }
     }
 

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_cluster::{
-    ClusterConfig, ClusterError, JoinError, Joined, Member, MemoryHost, NodeGroup, Transport,
+    ClusterConfig, ClusterError, JoinError, Joined, Member, MemoryHost, NodeGroup, Protocol,
+    Transport,
 };
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
@@ -27,6 +28,7 @@ const CLUSTER: &str = "test";
 
 /// What all nodes of a cluster share.
 struct Common {
+    protocol: Protocol,
     store: Arc<MemoryStore>,
     transport: Transport,
     ttl: Duration,
@@ -36,15 +38,23 @@ struct Common {
 
 impl Common {
     /// Clusters over sockets, on shared memory, and on RDMA devices if the machine has any. In the
-    /// virtual machine, which has RDMA devices and is slow, only RDMA is tested.
+    /// virtual machine, which has RDMA devices and is slow, only RDMA is tested. The clusters run
+    /// SELCC and, where memory nodes have agents, the protocols with homes.
     fn all() -> Vec<Common> {
         let (rdma, in_vm) = (Common::rdma(), std::env::var_os("RXE_HOSTS").is_some());
         assert!(rdma.is_some() || !in_vm, "no RDMA devices in the virtual machine");
         if in_vm {
             rdma.into_iter().collect()
         } else {
-            Common::both().into_iter().chain(rdma).collect()
+            let protocols = [Protocol::Selcc, Protocol::Gam, Protocol::ScaleStore];
+            let of = |protocol| Common::both().map(|common| Common { protocol, ..common });
+            protocols.into_iter().flat_map(of).chain(rdma).collect()
         }
+    }
+
+    /// Like `small`, with the protocol of this cluster.
+    fn small(&self, nodes: usize, workers: usize, frames: usize, seed: u64) -> ClusterConfig {
+        ClusterConfig { protocol: self.protocol, ..small(nodes, workers, frames, seed) }
     }
 
     /// A cluster on RDMA devices, or `None` on a machine without devices, after printing why.
@@ -60,7 +70,8 @@ impl Common {
         }
         let transport = Transport::Ibverbs { config: Box::new(config) };
         let ttl = Duration::from_secs(8);
-        Some(Common { store: Arc::default(), transport, ttl, _directory: None })
+        let protocol = Protocol::default();
+        Some(Common { protocol, store: Arc::default(), transport, ttl, _directory: None })
     }
 
     /// Clusters over sockets and on shared memory.
@@ -80,10 +91,15 @@ impl Common {
         // The lease is long, because no test waits for its end. No node should lose it on a busy
         // machine.
         let ttl = LONG;
-        [
-            Common { store: Arc::default(), transport: tcp, ttl, _directory: None },
-            Common { store: Arc::default(), transport: shm, ttl, _directory: Some(directory) },
-        ]
+        let protocol = Protocol::default();
+        let of = |transport, _directory| Common {
+            protocol,
+            store: Arc::default(),
+            transport,
+            ttl,
+            _directory,
+        };
+        [of(tcp, None), of(shm, Some(directory))]
     }
 
     fn membership(&self, role: Role) -> Result<Membership, MembershipError> {
@@ -130,7 +146,7 @@ fn barrier(group: &NodeGroup, name: &str) {
 #[test]
 fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
     for common in Common::all() {
-        let config = small(3, 2, 16, 1);
+        let config = common.small(3, 2, 16, 1);
         let memory = common.memory(&config);
         let load = Load { lines: 12, operations: 200, tasks: 4, writes: 40, dropped: 10 };
         let ends = common.on_all(&config, |joined| {
@@ -184,7 +200,7 @@ fn nodes_come_and_go_while_others_work() {
     const VISITS: u64 = 6;
     const TIMES: u64 = 300;
     for common in Common::all() {
-        let alone = small(1, 1, 16, 1);
+        let alone = common.small(1, 1, 16, 1);
         let _memory = common.memory(&alone);
         let stays = common.compute(&alone).expect("it joins");
         let (common, alone, over) = (&common, &alone, &AtomicBool::new(false));
@@ -402,7 +418,7 @@ fn groups_that_release_what_they_made_leave_nothing_behind() {
 #[test]
 fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
     for common in Common::all() {
-        let mut config = small(2, 1, 16, 1);
+        let mut config = common.small(2, 1, 16, 1);
         config.node.deadline = Duration::from_secs(6);
         let _memory = common.memory(&config);
         let config = &config;
@@ -446,7 +462,7 @@ fn what_a_dead_node_held_is_an_error_in_time_and_the_rest_goes_on() {
 #[test]
 fn a_lost_memory_node_is_an_error_and_no_hang() {
     for common in Common::all() {
-        let mut config = small(1, 1, 16, 1);
+        let mut config = common.small(1, 1, 16, 1);
         config.node.deadline = Duration::from_secs(6);
         let mut memory = common.memory(&config);
         let joined = common.compute(&config).expect("it joins");
@@ -511,7 +527,12 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
 }
 
 #[test]
-fn missing_memory_nodes_and_pools_of_other_lines_are_reported() {
+fn missing_memory_nodes_and_pools_of_other_lines_or_protocols_are_reported() {
+    if let Some(rdma) = Common::rdma() {
+        let gam = ClusterConfig { protocol: Protocol::Gam, ..small(1, 1, 16, 1) };
+        let error = rdma.compute(&gam).map(drop).expect_err("no agents").to_string();
+        assert!(error.contains("use --fabric shm or tcp"), "{error}");
+    }
     let [common, _] = Common::both();
     let config = small(1, 1, 16, 1);
     let membership = common.membership(Role::Compute).expect("a free id");
@@ -523,9 +544,21 @@ fn missing_memory_nodes_and_pools_of_other_lines_are_reported() {
     let joined = common.compute(&config).expect("it joins");
     let mut other = config.clone();
     other.line_size = 1024;
-    let error = common.compute(&other).map(drop).expect_err("another size").to_string();
-    assert!(error.contains("lines of 512 bytes") && error.contains("not of 1024"), "{error}");
+    let refused = |config: &ClusterConfig, told: &str| {
+        let error = common.compute(config).map(drop).expect_err("it differs").to_string();
+        assert!(error.contains(told) && !error.contains('\n'), "{error}");
+    };
+    refused(&other, "lines of 512 bytes");
+    refused(&other, "not of 1024");
+    let of = |protocol| ClusterConfig { protocol, ..config.clone() };
+    refused(&of(Protocol::Gam), "C1 runs selcc, and this node gam: use the same --protocol");
     joined.leave().expect("nothing is in the way");
+    let joined = common.compute(&of(Protocol::Gam)).expect("it is alone");
+    refused(&config, "C1 runs gam, and this node selcc: use the same --protocol");
+    joined.leave().expect("nothing is in the way");
+    // A memory node keeps its agent, which hinders no protocol without agents.
+    refused(&of(Protocol::ScaleStore), "M0 runs gam, and this node scalestore: use the same");
+    common.compute(&config).expect("it joins").leave().expect("nothing is in the way");
     assert!(matches!(
         common.membership(Role::Compute).expect("an id").me().node,
         NodeName::Compute(_)

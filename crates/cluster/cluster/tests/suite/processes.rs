@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
+use latchwork_cluster::{
+    ClusterConfig, JoinError, Joined, Member, MemoryHost, Protocol, Transport,
+};
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
 use latchwork_membership::{Joining, MemberState, Membership, NodeName, Role, View};
 use latchwork_runtime::sync::Mutex;
@@ -27,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
 
-/// The variable for a child process: the directory and the transport.
+/// The variable for a child process: the directory, the transport and the role.
 const PLACE: &str = "LATCHWORK_TEST_CLUSTER";
 
 /// A cluster in its own directory.
@@ -41,25 +43,38 @@ impl Place {
         Place { directory: TempDir::new().expect("a directory"), transport }
     }
 
+    fn directory(&self) -> &str {
+        self.directory.path().to_str().expect("a name")
+    }
+
     fn memory(&self) -> Vec<MemoryHost> {
-        let config = config();
-        let host = |_| {
-            let role = Role::Memory { bytes: config.memory_bytes };
-            let directory = self.directory.path().to_str().expect("a name");
-            let membership = membership(directory, role, LONG);
-            MemoryHost::start(&transport(self.transport, directory), membership, false)
-        };
-        (0..config.memory_nodes).map(|number| host(number).expect("memory")).collect()
+        let nodes = config().memory_nodes;
+        (0..nodes).map(|_| host(self.directory(), self.transport)).collect()
     }
 
     fn join(&self) -> Joined {
-        let directory = self.directory.path().to_str().expect("a name");
-        join(directory, self.transport, LONG).expect("it joins")
+        self.join_as(Protocol::default())
+    }
+
+    fn join_as(&self, protocol: Protocol) -> Joined {
+        let config = ClusterConfig { protocol, ..config() };
+        join(config, self.directory(), self.transport, LONG).expect("it joins")
     }
 
     fn child(&self) -> Process {
-        Process::start(&format!("{}\n{}", self.directory.path().display(), self.transport))
+        self.child_as(Protocol::default().name())
     }
+
+    /// A compute node of this protocol, or a memory node.
+    fn child_as(&self, role: &str) -> Process {
+        Process::start(&format!("{}\n{}\n{role}", self.directory(), self.transport))
+    }
+}
+
+fn host(directory: &str, name: &str) -> MemoryHost {
+    let role = Role::Memory { bytes: config().memory_bytes };
+    let membership = membership(directory, role, LONG);
+    MemoryHost::start(&transport(name, directory), membership, false).expect("memory")
 }
 
 /// A pool with 30 chunks, which have about 120 lines each.
@@ -92,22 +107,36 @@ fn transport(name: &str, directory: &str) -> Transport {
     }
 }
 
-fn join(directory: &str, name: &str, ttl: Duration) -> Result<Joined, JoinError> {
+fn join(
+    config: ClusterConfig,
+    directory: &str,
+    name: &str,
+    ttl: Duration,
+) -> Result<Joined, JoinError> {
     let membership = membership(directory, Role::Compute, ttl);
-    Joined::start(config(), &transport(name, directory), membership, LIMIT)
+    Joined::start(config, &transport(name, directory), membership, LIMIT)
 }
 
 // ---- the child ----------------------------------------------------------------------------------
 
-/// One compute node. It answers each command by one line. The commands are: `node`; `write ADDRESS
-/// VALUE`, which posts a verb; `enter`, which begins an operation that never ends; `allocate N`,
-/// which keeps all lines; `leave`.
+/// One memory node, which answers each line by its name; or one compute node. The compute node
+/// answers each command by one line. The commands are: `node`; `write ADDRESS VALUE`, which posts a
+/// verb; `enter`, which begins an operation that never ends; `allocate N`, which keeps all lines;
+/// `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
     let Ok(place) = std::env::var(PLACE) else { return };
-    let (directory, transport) = place.split_once('\n').expect("two words");
-    let joined = join(directory, transport, SHORT).expect("it joins");
+    let [directory, transport, role] = place.split('\n').collect::<Vec<_>>()[..] else { return };
+    if role == "memory" {
+        let host = host(directory, transport);
+        for _ in std::io::stdin().lines().map_while(Result::ok) {
+            say(&host.membership().me().node.to_string());
+        }
+        return;
+    }
+    let config = ClusterConfig { protocol: role.parse().expect("a protocol"), ..config() };
+    let joined = join(config, directory, transport, SHORT).expect("it joins");
     let (line, lines) = channel();
     thread::spawn(move || {
         for text in std::io::stdin().lines().map_while(Result::ok) {
@@ -261,15 +290,21 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_g
     reader.leave().expect("nothing is in the way");
 }
 
+/// Each fabric with each protocol that keeps lines.
+fn everywhere() -> impl Iterator<Item = (&'static str, Protocol)> {
+    let protocols = [Protocol::Selcc, Protocol::Gam, Protocol::ScaleStore];
+    protocols.into_iter().flat_map(|protocol| ["tcp", "shm"].map(|fabric| (fabric, protocol)))
+}
+
 /// A node dies in the middle of an operation. If no node reclaimed it, its epoch slot would stay,
 /// lines freed later would never be reused, and the pool would become full.
 #[test]
 fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
-    for transport in ["tcp", "shm"] {
+    for (transport, protocol) in everywhere() {
         let place = Place::new(transport);
         let _memory = place.memory();
-        let stays = place.join();
-        let mut child = place.child();
+        let stays = place.join_as(protocol);
+        let mut child = place.child_as(protocol.name());
         let node = child.node();
         assert_eq!(child.ask("enter"), "done");
         assert_eq!(child.ask("allocate 10"), "done");
@@ -290,6 +325,54 @@ fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
         turned.expect("no worker fails");
         // The graceful leave does not wait for the dead node.
         stays.leave().expect("nothing is in the way");
+    }
+}
+
+/// Until the lease of the memory node has ended, no node knows of its death. So a miss ends at the
+/// deadline of the access. The lines of the other memory node stay usable.
+#[test]
+fn a_miss_to_a_killed_memory_node_ends_at_its_deadline() {
+    let with_agents = |at: &(_, Protocol)| at.1.has_homes();
+    for (transport, protocol) in everywhere().filter(with_agents) {
+        let place = Place::new(transport);
+        let _first = host(place.directory(), transport);
+        let mut second = place.child_as("memory");
+        assert_eq!(second.node().to_string(), "M1");
+        let joined = place.join_as(protocol);
+        let begin = |member: Member| async move {
+            let mut lines = Vec::new();
+            for node in 0..2 {
+                let line = loop {
+                    let line = member.memory.allocate().await.expect("room");
+                    if line.node().0 == node {
+                        break line;
+                    }
+                };
+                member.memory.write(line, |_| ()).await.expect("it is there");
+                lines.push(line);
+            }
+            lines
+        };
+        let lines = joined.run(begin).expect("no worker fails").remove(0);
+        second.signal(Signal::KILL);
+        let misses = |member: Member| {
+            let lines = &lines;
+            async move {
+                let [there, lost] = lines[..] else { unreachable!() };
+                member.memory.evict(there);
+                member.memory.evict(lost);
+                let begun = member.handle.now();
+                let end = member.memory.read(lost, |_| ()).await;
+                let took = member.handle.now() - begun;
+                member.memory.read(there, |_| ()).await.expect("its agent lives");
+                (end.expect_err("the agent is dead").to_string(), took)
+            }
+        };
+        // The worker leaves after its body, and the leave may fail.
+        let told = Mutex::new(None);
+        let _ = joined.run(async |member| *told.lock() = Some(misses(member).await));
+        let (error, took) = told.into_inner().expect("the body ends");
+        assert!(took < 2 * config().node.deadline, "{transport} {protocol}: {took:?}: {error}");
     }
 }
 

@@ -163,9 +163,7 @@ impl ClusterFlags {
             ConfigError::Agents { .. } => {
                 format!("--compute-nodes, --memory-nodes: {error}")
             }
-            ConfigError::Protocol { .. } | ConfigError::Processes { .. } => {
-                format!("--protocol: {error}")
-            }
+            ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
     }
