@@ -395,6 +395,17 @@ impl Simulated {
             SimulatedNode::Memory(node) => self.network.fence_memory_node(node, dead),
         };
         fenced.expect("a node of this fabric");
+        if let SimulatedNode::Memory(node) = by
+            && let Some(agent) = self.nodes.agents.get(usize::from(node.0))
+        {
+            // The agent is in the process of the memory node, so nothing of the dead node reaches
+            // the memory any more.
+            let id = agent.node.id();
+            let told =
+                self.network.keep_out(id, dead).and_then(|()| self.network.remove_peer(id, dead));
+            told.expect("an agent of this fabric");
+            agent.node.miss(dead);
+        }
     }
 
     /// Makes a compute node forget a dead node, in the order of a cluster of processes. First the

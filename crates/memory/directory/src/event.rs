@@ -1,8 +1,9 @@
 //! The events and actions of a line at a node, and the frame as the machine sees it.
 
 use latchwork_latch::{Hold, Want};
+use latchwork_verbs::ComputeNodeId;
 
-use crate::message::{Message, Party, Sent};
+use crate::message::{Directive, Message, Party, Sent};
 
 /// An event at this node that concerns the line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,8 +17,14 @@ pub enum Event {
     Received(Party, Message),
     /// The back-off after a refusal is over.
     Retry,
+    /// The back-off after a refusal is over, and no local code waits any more.
+    GiveUp,
     /// Local code may have stopped using the line, so directives are served if possible.
     Serve,
+    /// This node is dead or has left. No message of it arrives from here on.
+    Dead(ComputeNodeId),
+    /// The directive arrived after the report of its requester's death.
+    Ignored(Directive),
 }
 
 /// An action for the engine. The engine does the actions in order.
@@ -29,6 +36,8 @@ pub enum Action {
     Send(Sent),
     /// Report [`Event::Retry`] after a back-off.
     Pause,
+    /// End the accesses that wait: the line is lost with this node.
+    Fail(ComputeNodeId),
 }
 
 /// The node's copy of the line, as the machine sees it. Each call takes effect at once.
@@ -37,6 +46,10 @@ pub trait LocalCopy {
     fn publish(&mut self, hold: Hold);
     /// Permits local code to write the shared copy.
     fn promote(&mut self);
+    /// Counts the whole copy as changed: the home's memory may lack changes.
+    fn adopt(&mut self);
+    /// Whether the copy has changes that the home's memory may lack.
+    fn is_changed(&self) -> bool;
     /// Forbids all use of the copy, and returns `true`. If local code uses the copy, or has it
     /// reserved or locked, nothing changes and the result is `false`. The bytes stay.
     fn try_exclude(&mut self) -> bool;

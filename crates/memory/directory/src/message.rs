@@ -1,6 +1,6 @@
 //! The messages about a line, between nodes and the home of the line.
 
-use latchwork_latch::{NodeSet, Want};
+use latchwork_latch::{Hold, NodeSet, Want};
 use latchwork_verbs::ComputeNodeId;
 use smallvec::SmallVec;
 
@@ -88,7 +88,12 @@ pub enum Message {
         served: u8,
     },
     /// A directive is served, or a request is complete.
-    Done,
+    Done {
+        /// The era of the tenure that the request begins.
+        era: Era,
+        /// The copy stays, because the requester is dead.
+        kept: bool,
+    },
     /// A lock keeps the receiver's request waiting, or the request that the home serves. The
     /// message may be late, and about an earlier request.
     Busy {
@@ -112,6 +117,51 @@ pub enum Message {
         mode: Want,
         /// The era of the receiver's tenure.
         era: Era,
+    },
+    /// From a holder: the line does not come.
+    Gone {
+        /// The era of the receiver's tenure.
+        era: Era,
+    },
+    /// To the home: the sender waits for a dead node.
+    Stuck {
+        /// The dead node.
+        dead: ComputeNodeId,
+    },
+    /// From the home, which recovers the line: complete the open request, and request nothing.
+    Settle {
+        /// The era of the recovery.
+        era: Era,
+        /// The dead nodes. The receiver acts when no message of them can arrive any more.
+        dead: NodeSet,
+        /// The line of the receiver's request was to come from a dead node.
+        failed: bool,
+    },
+    /// To the home: no request of the sender is open.
+    Settled {
+        /// The era of the recovery.
+        era: Era,
+    },
+    /// From the home: the copy is of this era now.
+    Rebase {
+        /// The era of the recovery.
+        era: Era,
+        /// The copy counts as changed as a whole: the home's memory may lack changes.
+        adopt: bool,
+    },
+    /// To the home: the answer to [`Message::Rebase`].
+    Rebased {
+        /// The era of the recovery.
+        era: Era,
+        /// The ownership of the sender.
+        hold: Hold,
+        /// The home's memory may lack changes that the sender's copy has.
+        changed: bool,
+    },
+    /// From the home: this node has died, and only its copy had the newest bytes of the line.
+    Lost {
+        /// The dead node.
+        node: ComputeNodeId,
     },
 }
 

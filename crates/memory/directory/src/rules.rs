@@ -45,8 +45,8 @@ pub struct Rules {
     /// or serves a directive.
     pub acknowledged_eviction: bool,
     /// Eras and counts of copies are taken modulo this number, at most 256. It must exceed the
-    /// number of nodes by two. It is small in the model, so that the model has finitely many
-    /// states.
+    /// number of nodes by two, and with deaths twice the number by four. It is small in the model,
+    /// so that the model has finitely many states.
     pub modulus: u16,
 }
 
@@ -65,14 +65,21 @@ impl Rules {
     /// GAM.
     pub const GAM: Rules = Rules { conflicts: Conflicts::AtHome, ..Self::SCALESTORE };
 
-    pub(crate) fn at_home(&self) -> bool {
+    /// Whether the home resolves conflicts.
+    pub fn is_at_home(&self) -> bool {
         self.conflicts == Conflicts::AtHome
     }
 
     /// The number of copies of a tenure, after one more. A home that resolves conflicts itself
     /// directs nothing more at a holder before the copy is served, and needs no number.
     pub(crate) fn after_copy(&self, copies: u8) -> u8 {
-        if self.at_home() { 0 } else { self.after(copies) }
+        if self.is_at_home() { 0 } else { self.after(copies) }
+    }
+
+    /// Whether `number` comes after `other`. The distance is less than half of the modulus.
+    pub(crate) fn follows(&self, number: u8, other: u8) -> bool {
+        let distance = u16::from(number) + self.modulus - u16::from(other);
+        (1..self.modulus.div_ceil(2)).contains(&(distance % self.modulus))
     }
 
     /// The number that follows `number`.

@@ -119,6 +119,16 @@ impl FrameCopy<'_> {
         !self.is_reserved() && !self.held && self.frame().try_demote()
     }
 
+    /// Counts these bytes of the line as changed, too.
+    pub fn add_dirty(&mut self, dirty: DirtyBounds) {
+        self.frame().set_dirty(self.frame().dirty().union(dirty));
+    }
+
+    /// Whether the copy has bytes that are not written back.
+    pub fn is_dirty(&self) -> bool {
+        !self.frame().dirty().is_empty()
+    }
+
     /// The mode in which transactions of this node keep the copy here. A node lock counts as
     /// exclusive.
     pub fn locked(&self) -> Option<AccessMode> {

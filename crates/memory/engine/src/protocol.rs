@@ -17,7 +17,7 @@ use std::fmt;
 use latchwork_cache::{Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError};
 
 use crate::record::LocalSide;
 use crate::waiters::LineAccess;
@@ -181,6 +181,21 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Handles a request of this node that never reached `to`.
     fn unsent(&self, site: &mut LineSite<'_, Self>, to: ComputeNodeId, error: VerbError) {
         let _ = (site, to, error);
+    }
+
+    /// Whether [`peer_gone`](CoherenceProtocol::peer_gone) may do more than fail the line.
+    fn acts_on_deaths(&self) -> bool {
+        false
+    }
+
+    /// Reacts to the news that `peer` is dead or has left, after all its messages that have
+    /// arrived. By default, a line with an open request to the peer fails.
+    fn peer_gone(&self, site: &mut LineSite<'_, Self>, peer: ComputeNodeId) {
+        if site.line.is_asking(peer) && site.local.failed.is_none() {
+            let target = Target::Compute(peer, site.worker.node.arena().0);
+            site.local.fail(VerbError::Disconnected { target });
+            self.failed(site);
+        }
     }
 
     /// Ends the waits of other nodes for an attempt of this node, after the line has failed here.

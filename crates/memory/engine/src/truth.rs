@@ -18,6 +18,11 @@ pub trait Truth {
     /// node has them.
     fn newest(&self, line: GlobalAddr, owners: Owners) -> Option<ComputeNodeId>;
 
+    /// Whether the copies of a dead node no longer count: other nodes get the lines that it held.
+    fn outlives_holders(&self) -> bool {
+        false
+    }
+
     /// Whether `node` may own its copy in this way while the record says `owners`. The two may
     /// differ while an operation is in flight. `gives` tells whether a node has no copy, and has an
     /// operation in progress.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use latchwork_cache::{Frame, Ownership};
 use latchwork_directory::{Action, Event, Message, Party, Rules, Sent};
-use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, WorkerCore};
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, Message as Wire, VerbError};
+use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, LineState, WorkerCore};
+use latchwork_verbs::{
+    ComputeNodeId, GlobalAddr, MemoryNodeId, Message as Wire, Target, VerbError,
+};
 use slab::Slab;
 
 use crate::line::{DirectoryLine, want};
@@ -97,12 +99,30 @@ impl CoherenceProtocol for Directory {
     }
 
     fn alarm(&self, site: &mut Site<'_>, _number: u8) {
-        self.drive(site, Event::Retry);
+        let waits = site.local.waiters.wanted().is_some();
+        self.drive(site, if waits { Event::Retry } else { Event::GiveUp });
     }
 
     fn finish(&self, site: &mut Site<'_>) {
         site.line.in_doubt = site.local.is_in_doubt();
         self.end_eviction(site);
+        self.catch_up(site);
+    }
+
+    fn acts_on_deaths(&self) -> bool {
+        true
+    }
+
+    fn peer_gone(&self, site: &mut Site<'_>, peer: ComputeNodeId) {
+        if site.line.home.is_some() {
+            self.step_home(site, |home, rules, out| home.died(rules, peer, out));
+        }
+        if site.line.is_asking(peer) {
+            let target = Target::Compute(peer, site.worker.node.arena().0);
+            site.local.fail(VerbError::Disconnected { target });
+        } else {
+            self.drive(site, Event::Dead(peer));
+        }
     }
 
     fn decode(&self, wire: &Wire) -> Option<DirectoryMessage> {
@@ -112,8 +132,10 @@ impl CoherenceProtocol for Directory {
     fn received(&self, site: &mut Site<'_>, received: DirectoryMessage) {
         let DirectoryMessage { from, from_home, to_home, dirty, message } = received;
         if to_home {
-            // Another node would send its own memory in place of the line.
-            if agent(site.addr.node()) == Some(site.worker.node.id()) {
+            // Another node would send its own memory in place of the line. What a dead node has
+            // sent is void: the home may have told others that the node is dead.
+            let own = agent(site.addr.node()) == Some(site.worker.node.id());
+            if own && !site.worker.node.is_gone(from) {
                 self.serve_home(site, from, message);
             }
             return;
@@ -124,6 +146,12 @@ impl CoherenceProtocol for Directory {
             Message::Evicted { accepted } => {
                 site.line.evicted = Some(accepted);
                 self.end_eviction(site);
+            }
+            message @ (Message::Settle { .. } | Message::Rebase { .. }) => {
+                self.demanded(site, message);
+            }
+            Message::Directive(directive) if site.worker.node.is_gone(directive.to) => {
+                self.drive(site, Event::Ignored(directive));
             }
             message => {
                 let from = if from_home { Party::Home } else { Party::Node(from) };

@@ -6,7 +6,7 @@ use latchwork_cache::DirtyBounds;
 use latchwork_directory::{Action, Bytes, Event, Hold, Message, Party, Sent, Want};
 use latchwork_engine::{Alarm, Bytes as Ahead};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, VerbError};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, Target, VerbError};
 
 use crate::directory::{Directory, Site, agent};
 use crate::line::{Copy, ownership};
@@ -18,12 +18,21 @@ const RETRY: Alarm = Alarm::Protocol(0);
 /// The mean time of a back-off. Each is drawn between half of it and three halves.
 const PAUSE: Duration = Duration::from_micros(4);
 
+/// After this many refusals the back-offs double. A recovery may take as long as it takes until the
+/// home knows of a death.
+const REFUSALS: u32 = 16;
+
+/// The number of times that the back-offs double.
+const GROWTH_MAX: u32 = 8;
+
 impl Directory {
     /// Feeds one event to the line machine and performs the resulting actions.
     pub(crate) fn drive(&self, site: &mut Site<'_>, event: Event) {
         // A lost line has no frame to act on. No access waits for a failed line, so the node does
         // not request such a line again.
-        if site.local.is_lost() || site.local.failed.is_some() && matches!(event, Event::Retry) {
+        if site.local.is_lost()
+            || site.local.failed.is_some() && matches!(event, Event::Retry | Event::GiveUp)
+        {
             return;
         }
         let worker = site.worker;
@@ -36,11 +45,13 @@ impl Directory {
         let evicting = matches!(event, Event::Evict);
         let held = site.local.frame.and_then(|id| worker.held(id));
         let copy = site.local.copy(node, site.line.incoming, lapsed, held.is_some());
+        let whole = DirtyBounds::of(0..node.cache().line_size());
         let machine = &mut site.line.machine;
         let before = machine.hold();
-        machine.step(&self.rules, event, &mut Copy { copy }, &mut actions);
+        machine.step(&self.rules, event, &mut Copy { copy, whole }, &mut actions);
         let after = machine.hold();
         if after != Hold::Nothing {
+            site.line.refusals = 0;
             // The line may have come before the last sharer discarded its copy, so the bounds are
             // kept until the copy is published.
             site.line.incoming = DirtyBounds::EMPTY;
@@ -72,9 +83,27 @@ impl Directory {
 
     fn perform(&self, site: &mut Site<'_>, action: Action) -> Result<(), VerbError> {
         match action {
-            Action::Send(sent) => self.send(site, sent),
+            Action::Send(sent) => {
+                let reports =
+                    sent.to == Party::Home && matches!(sent.message, Message::Done { .. });
+                if reports && self.rules.is_at_home() && !site.line.is_still() {
+                    strict_assert!(site.line.report.is_none(), "two requests are in progress");
+                    site.line.report = Some(sent);
+                    return Ok(());
+                }
+                // A node without a connection is dead or has left, and its death is reported.
+                let to_home = sent.to == Party::Home;
+                self.send(site, sent).or_else(|error| if to_home { Err(error) } else { Ok(()) })
+            }
+            Action::Fail(node) => {
+                let target = Target::Compute(node, site.worker.node.arena().0);
+                site.local.waiters.fail(VerbError::Disconnected { target });
+                Ok(())
+            }
             Action::Pause => {
-                let nanos = PAUSE.as_nanos() as u64;
+                let growth = (site.line.refusals / REFUSALS).min(GROWTH_MAX);
+                let nanos = (PAUSE.as_nanos() as u64) << growth;
+                site.line.refusals = site.line.refusals.saturating_add(1);
                 let drawn = nanos / 2 + site.worker.handle.random_below(nanos);
                 let at = site.worker.handle.now() + Duration::from_nanos(drawn);
                 site.worker.node.timers().set(at, site.addr, RETRY);
@@ -101,7 +130,6 @@ impl Directory {
             }
             Message::Directive(directive) => {
                 directive.buffer = own.expect("a requested line has a frame").offset;
-                awaited = true;
                 worker.counters.invalidations_sent.add(1);
                 let first = site.local.waiters.note_request();
                 worker.counters.accesses_invalidating.add(first);
@@ -116,7 +144,10 @@ impl Directory {
         }
         // With the end of a tenure goes the duty to write the changes back.
         let ends = site.line.machine.hold() == Hold::Nothing
-            && matches!(message, Message::Done | Message::Line { mode: Want::Exclusive, .. });
+            && matches!(
+                message,
+                Message::Done { .. } | Message::Line { mode: Want::Exclusive, .. }
+            );
         let leaves = ends && to != Party::Home || bytes == Bytes::Changes;
         let dirty = match frame.filter(|_| leaves) {
             Some(id) => worker.take_dirty(id),
@@ -149,7 +180,7 @@ impl Directory {
         match message {
             Message::Line { .. } => site.line.incoming = dirty,
             // The copy is shared, so no local code writes it, and it becomes exclusive.
-            Message::Done if site.line.machine.hold() == Hold::Shared => {
+            Message::Done { .. } if site.line.machine.hold() == Hold::Shared => {
                 if let Some(id) = site.local.frame {
                     let frame = site.worker.node.cache().frame(id);
                     frame.set_dirty(frame.dirty().union(dirty));
@@ -168,6 +199,35 @@ impl Directory {
             site.local.frame_in_verb = false;
             let evicted = Message::Evicted { accepted };
             self.drive(site, Event::Received(Party::Home, evicted));
+        }
+    }
+
+    /// Sends the report that waited for the arrival of the line, and meets demands of the home that
+    /// have waited.
+    pub(crate) fn catch_up(&self, site: &mut Site<'_>) {
+        if site.line.is_still()
+            && let Some(report) = site.line.report.take()
+            && let Err(error) = self.send(site, report)
+        {
+            site.local.fail(error);
+        }
+        for message in std::mem::take(&mut site.line.deferred) {
+            self.demanded(site, message);
+        }
+    }
+
+    /// Takes a demand of the home in a recovery, or keeps it until the node can meet it.
+    pub(crate) fn demanded(&self, site: &mut Site<'_>, message: Message) {
+        let node = &site.worker.node;
+        let ready = match &message {
+            Message::Settle { dead, .. } => dead.iter().all(|dead| node.is_gone(dead)),
+            // Changes that are on the way would otherwise overwrite later ones.
+            Message::Rebase { .. } => site.line.is_still() && site.line.report.is_none(),
+            _ => true,
+        };
+        match ready {
+            true => self.drive(site, Event::Received(Party::Home, message)),
+            false => site.line.deferred.push(message),
         }
     }
 

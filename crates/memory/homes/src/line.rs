@@ -2,7 +2,7 @@
 
 use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_coherence::AccessMode;
-use latchwork_directory::{Era, Hold, Home, Line, LocalCopy, Rules, Want};
+use latchwork_directory::{Era, Hold, Home, Line, LocalCopy, Message, Rules, Sent, Want};
 use latchwork_engine::{FrameCopy, LineState};
 use latchwork_verbs::ComputeNodeId;
 
@@ -23,6 +23,13 @@ pub struct DirectoryLine {
     pub(crate) in_doubt: bool,
     /// The home's answer to the eviction, until no batch reads the frame any more.
     pub(crate) evicted: Option<bool>,
+    /// The report to a home that resolves conflicts, until the line has arrived at the requester.
+    /// So when a holder dies, the home knows whether the line may be missing.
+    pub(crate) report: Option<Sent>,
+    /// The refusals of the present request.
+    pub(crate) refusals: u32,
+    /// Demands of the home that this node cannot meet yet.
+    pub(crate) deferred: Vec<Message>,
 }
 
 impl DirectoryLine {
@@ -49,6 +56,9 @@ impl DirectoryLine {
             forwards: 0,
             in_doubt: false,
             evicted: None,
+            report: None,
+            refusals: 0,
+            deferred: Vec::new(),
         }
     }
 
@@ -77,7 +87,11 @@ impl LineState for DirectoryLine {
 
     #[inline]
     fn is_at_rest(&self) -> bool {
-        self.machine.is_at_rest() && self.is_still() && self.home.is_none()
+        self.machine.is_at_rest()
+            && self.is_still()
+            && self.home.is_none()
+            && self.report.is_none()
+            && self.deferred.is_empty()
     }
 
     #[inline]
@@ -96,14 +110,15 @@ impl LineState for DirectoryLine {
     }
 
     fn is_asking(&self, peer: ComputeNodeId) -> bool {
-        let asks_home = peer == self.agent && self.machine.awaits_home();
-        asks_home || self.machine.awaits(peer)
+        peer == self.agent && self.machine.awaits_home()
     }
 }
 
 /// The frame and the waiters, as the line machine sees them.
 pub(crate) struct Copy<'a> {
     pub(crate) copy: FrameCopy<'a>,
+    /// All bytes of the line.
+    pub(crate) whole: DirtyBounds,
 }
 
 impl LocalCopy for Copy<'_> {
@@ -117,6 +132,14 @@ impl LocalCopy for Copy<'_> {
 
     fn try_exclude(&mut self) -> bool {
         self.copy.try_invalidate()
+    }
+
+    fn adopt(&mut self) {
+        self.copy.add_dirty(self.whole);
+    }
+
+    fn is_changed(&self) -> bool {
+        self.copy.is_dirty()
     }
 
     fn restore(&mut self, hold: Hold) {

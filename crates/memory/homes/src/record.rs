@@ -23,11 +23,12 @@ impl Holders {
             lines.remove(&line);
             return;
         }
-        let owners = match home.exclusive() {
+        // The dead node keeps a lost line.
+        let owners = match home.exclusive().or(home.lost()) {
             Some(holder) => Owners::default().with(holder, Ownership::Exclusive),
             None => Owners { exclusive: 0, shared: home.shared().bits() },
         };
-        lines.insert(line, (owners, home.source()));
+        lines.insert(line, (owners, home.source().or(home.lost())));
     }
 
     fn entry(&self, line: GlobalAddr) -> (Owners, Option<ComputeNodeId>) {
@@ -67,6 +68,10 @@ impl Truth for Homes {
     /// names no source, memory is current, even with verbs in flight.
     fn newest(&self, line: GlobalAddr, _owners: Owners) -> Option<ComputeNodeId> {
         self.entry(line).1
+    }
+
+    fn outlives_holders(&self) -> bool {
+        true
     }
 
     fn permits(

@@ -1,7 +1,7 @@
 //! The home of a line, at an agent.
 
 use latchwork_cache::DirtyBounds;
-use latchwork_directory::{Bytes, Message, Party, Sent};
+use latchwork_directory::{Bytes, Home, Message, Party, Rules, Sent};
 use latchwork_engine::Bytes as Ahead;
 use latchwork_verbs::{ComputeNodeId, LocalBuffer};
 
@@ -11,9 +11,18 @@ use crate::wire::encode;
 impl Directory {
     /// Feeds a message to the home's machine, and sends its answers.
     pub(crate) fn serve_home(&self, site: &mut Site<'_>, from: ComputeNodeId, message: Message) {
+        self.step_home(site, |home, rules, out| home.step(rules, from, message, out));
+    }
+
+    /// Takes a step of the home's machine, and sends its answers.
+    pub(crate) fn step_home(
+        &self,
+        site: &mut Site<'_>,
+        step: impl FnOnce(&mut Home, &Rules, &mut Vec<Sent>),
+    ) {
         let mut answers = site.in_flight.sent.take();
         let home = site.line.home.get_or_insert_default();
-        home.step(&self.rules, from, message, &mut answers);
+        step(home, &self.rules, &mut answers);
         if let Some(holders) = &self.holders {
             holders.note(site.addr, home);
         }

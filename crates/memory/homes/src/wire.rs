@@ -5,12 +5,19 @@
 //!  words 1 and 2: the envelope of the engine
 //!  request:    mode                             word 3  frame
 //!  evict:      served
-//!  done:                                        word 3  dirty bounds
+//!  done:       era, kept                        word 3  dirty bounds
 //!  busy:       era
 //!  reply:      era, mode, source, copies kept, holder, kind, copies    word 3  other sharers
 //!  evicted:    accepted
 //!  directive:  kind, era, copies, requester     word 3  frame
 //!  line:       mode, era                        word 3  dirty bounds
+//!  gone:       era
+//!  stuck:      dead node
+//!  settle:     era, failed                      word 3  dead nodes
+//!  settled:    era
+//!  rebase:     era, adopt
+//!  rebased:    era, hold, changed
+//!  lost:       dead node
 //! ```
 //!
 //! Flags: 1, the receiver is meant as the home; 2, the sender is the home. Unused words are zero: a
@@ -18,7 +25,7 @@
 
 use latchwork_cache::DirtyBounds;
 use latchwork_directory::{
-    Directive, Era, Kind, Message, NodeSet, Party, Reply, Request, Source, Want,
+    Directive, Era, Hold, Kind, Message, NodeSet, Party, Reply, Request, Source, Want,
 };
 use latchwork_engine::{Body, REST};
 use latchwork_verbs::{ComputeNodeId, Message as Wire};
@@ -33,6 +40,13 @@ const RETRY: u64 = 16;
 const EVICTED: u64 = 17;
 const DIRECTIVE: u64 = 18;
 const LINE: u64 = 19;
+const GONE: u64 = 20;
+const STUCK: u64 = 21;
+const SETTLE: u64 = 22;
+const SETTLED: u64 = 23;
+const REBASE: u64 = 24;
+const REBASED: u64 = 25;
+const LOST: u64 = 26;
 
 const TO_HOME: u64 = 1 << 8;
 const FROM_HOME: u64 = 2 << 8;
@@ -60,9 +74,9 @@ pub(crate) fn encode(to: Party, from_home: bool, message: &Message, dirty: Dirty
             REQUEST | fields(&[*mode as u8])
         }
         Message::Evict { served } => EVICT | fields(&[*served]),
-        Message::Done => {
+        Message::Done { era, kept } => {
             body[REST] = dirty.bits();
-            DONE
+            DONE | fields(&[era.0, u8::from(*kept)])
         }
         Message::Busy { era } => BUSY | fields(&[era.0]),
         Message::Reply(Reply { mode, era, source, holder, others }) => {
@@ -87,6 +101,18 @@ pub(crate) fn encode(to: Party, from_home: bool, message: &Message, dirty: Dirty
             body[REST] = dirty.bits();
             LINE | fields(&[*mode as u8, era.0])
         }
+        Message::Gone { era } => GONE | fields(&[era.0]),
+        Message::Stuck { dead } => STUCK | fields(&[dead.get()]),
+        Message::Settle { era, dead, failed } => {
+            body[REST] = dead.bits();
+            SETTLE | fields(&[era.0, u8::from(*failed)])
+        }
+        Message::Settled { era } => SETTLED | fields(&[era.0]),
+        Message::Rebase { era, adopt } => REBASE | fields(&[era.0, u8::from(*adopt)]),
+        Message::Rebased { era, hold, changed } => {
+            REBASED | fields(&[era.0, *hold as u8, u8::from(*changed)])
+        }
+        Message::Lost { node } => LOST | fields(&[node.get()]),
     };
     let to_home = if to == Party::Home { TO_HOME } else { 0 };
     let from_home = if from_home { FROM_HOME } else { 0 };
@@ -111,7 +137,7 @@ pub(crate) fn decode(wire: &Wire) -> Option<DirectoryMessage> {
         EVICT => Message::Evict { served: a },
         DONE => {
             dirty = DirtyBounds::from_bits(rest);
-            Message::Done
+            Message::Done { era: Era(a), kept: b != 0 }
         }
         BUSY => Message::Busy { era: Era(a) },
         REPLY => {
@@ -142,6 +168,13 @@ pub(crate) fn decode(wire: &Wire) -> Option<DirectoryMessage> {
             dirty = DirtyBounds::from_bits(rest);
             Message::Line { mode: mode(a)?, era: Era(b) }
         }
+        GONE => Message::Gone { era: Era(a) },
+        STUCK => Message::Stuck { dead: ComputeNodeId::new(a)? },
+        SETTLE => Message::Settle { era: Era(a), dead: NodeSet::from_bits(rest), failed: b != 0 },
+        SETTLED => Message::Settled { era: Era(a) },
+        REBASE => Message::Rebase { era: Era(a), adopt: b != 0 },
+        REBASED => Message::Rebased { era: Era(a), hold: hold(b)?, changed: c != 0 },
+        LOST => Message::Lost { node: ComputeNodeId::new(a)? },
         _ => return None,
     };
     let (to_home, from_home) = (head & TO_HOME != 0, head & FROM_HOME != 0);
@@ -150,6 +183,10 @@ pub(crate) fn decode(wire: &Wire) -> Option<DirectoryMessage> {
 
 fn mode(byte: u8) -> Option<Want> {
     [Want::Shared, Want::Exclusive].into_iter().find(|mode| *mode as u8 == byte)
+}
+
+fn hold(byte: u8) -> Option<Hold> {
+    [Hold::Nothing, Hold::Shared, Hold::Exclusive].into_iter().find(|hold| *hold as u8 == byte)
 }
 
 fn kind(byte: u8) -> Option<Kind> {
@@ -177,7 +214,7 @@ mod tests {
         let messages = [
             Message::Request(Request { mode: Want::Exclusive, buffer: 1 << 40 }),
             Message::Evict { served: 200 },
-            Message::Done,
+            Message::Done { era, kept: true },
             Message::Busy { era },
             Message::Reply(reply),
             Message::Reply(plain),
@@ -185,10 +222,17 @@ mod tests {
             Message::Evicted { accepted: true },
             Message::Directive(directive),
             Message::Line { mode: Want::Shared, era },
+            Message::Gone { era },
+            Message::Stuck { dead: node(58) },
+            Message::Settle { era, dead: NodeSet::of(node(3)).with(node(58)), failed: true },
+            Message::Settled { era },
+            Message::Rebase { era, adopt: true },
+            Message::Rebased { era, hold: Hold::Exclusive, changed: true },
+            Message::Lost { node: node(1) },
         ];
         for message in messages {
             let dirty = match message {
-                Message::Done | Message::Line { .. } => DirtyBounds::of(8..64),
+                Message::Done { .. } | Message::Line { .. } => DirtyBounds::of(8..64),
                 _ => DirtyBounds::EMPTY,
             };
             for (to, from_home) in [(Party::Home, false), (Party::Node(node(2)), true)] {
@@ -208,7 +252,10 @@ mod tests {
         let bad = [
             0,
             10,
-            LINE + 1,
+            LOST + 1,
+            STUCK,
+            LOST | fields(&[59]),
+            REBASED | fields(&[0, 3]),
             REQUEST | fields(&[2]),
             REPLY | fields(&[0, 0, 3]),
             DIRECTIVE | fields(&[3, 0, 0, 1]),

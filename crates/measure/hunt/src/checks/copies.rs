@@ -117,11 +117,14 @@ impl Copies {
     /// Reads all frames and the owners of all tracked lines again, and marks the changed lines.
     /// This method runs after every event, so the method must be fast.
     pub(crate) fn look(&mut self, cluster: &Simulated) {
+        let outlives = self.truth.outlives_holders();
         for node in 0..self.nodes.len() {
+            let is_void = outlives && !cluster.lives(node);
             for frame in 0..self.seen[node].len() {
                 let id = FrameId(frame as u32);
                 let header = self.nodes[node].cache().frame(id);
-                let (addr, state) = (header.addr(), header.state());
+                let state = if is_void { FrameState::from_bits(0) } else { header.state() };
+                let addr = header.addr();
                 let seen = self.seen[node][frame];
                 if (addr, state) != (seen.addr, seen.state) {
                     self.changed(cluster, Copy { node, frame: id, state }, addr, seen);

@@ -116,7 +116,12 @@ impl Strike {
                 counts.deaths += 1;
             }
             Strike::Lapse { node } => {
-                cluster.lapse(node);
+                // Where other nodes get the lines of a dead node, a node that runs without a lease
+                // may read copies that are no longer current. Such a node ends here.
+                match cluster.config().protocol.has_homes() {
+                    true => cluster.silence(node),
+                    false => cluster.lapse(node),
+                }
                 counts.lapses += 1;
             }
             Strike::LostMemory { node } => {

@@ -119,6 +119,8 @@ struct Open {
 pub(crate) struct Observer {
     seed: u64,
     may_fail: bool,
+    /// The locks of a dead node end.
+    ends_locks: bool,
     checks: Checks,
     deadline: Duration,
     /// The time that an operation may take beyond its deadlines.
@@ -173,6 +175,7 @@ impl Observer {
         Observer {
             seed: scenario.seed,
             may_fail: scenario.faults.may_fail_operations(),
+            ends_locks: scenario.protocol.has_homes(),
             checks: scenario.checks,
             deadline: Duration::from_micros(scenario.deadline_us),
             margin: margin(&scenario.faults),
@@ -211,6 +214,11 @@ impl Observer {
     /// threads.
     pub(crate) fn sees_all(&self) -> bool {
         self.kernel.get().is_some()
+    }
+
+    /// Whether a dead node may have had locks that have ended without its knowledge.
+    pub(crate) fn outlives_locks(&self) -> bool {
+        self.ends_locks && !self.gone.borrow().compute.is_empty()
     }
 
     // ---- failures -------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 //! [`Line`]: one line at a compute node. This file has its state and its requests; `serve` has the
-//! directives.
+//! directives, and `recovery` what follows a death.
 
+mod phase;
+mod recovery;
 mod serve;
 
 use latchwork_latch::{Hold, NodeSet, Want};
@@ -12,38 +14,7 @@ use crate::message::{
     Bytes, Directive, Directives, Era, Kind, Message, Party, Reply, Request, Sent, Source,
 };
 use crate::rules::{Conflicts, Rules};
-
-/// The state of the machine between events.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Phase {
-    /// No request, eviction or back-off is outstanding.
-    Rest,
-    /// The home has not answered the request.
-    Asking,
-    /// The home has answered, and other nodes have to act first.
-    Gathering(Gathering),
-    /// The home refused the request: a back-off runs.
-    Pausing,
-    /// The home has not answered the eviction of a copy with this ownership.
-    Leaving(Hold),
-}
-
-/// What is missing of a new tenure.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Gathering {
-    mode: Want,
-    era: Era,
-    /// The holder from which the line comes.
-    line: Option<ComputeNodeId>,
-    /// The nodes that have not discarded their copies.
-    sharers: NodeSet,
-    /// The own copy stays.
-    kept: bool,
-    /// The number of copies that the ending tenure has to serve, if the copy stays.
-    copies: u8,
-    /// Other nodes had to act, so the home may wait for the report.
-    reports: bool,
-}
+use phase::{Gathering, Phase, Recovery};
 
 /// One line at a compute node: the node's ownership, and what is in flight.
 ///
@@ -71,6 +42,7 @@ pub struct Line {
     /// A lock of another node keeps the request waiting.
     locked_out: bool,
     directives: Directives,
+    recovery: Recovery,
     /// The requesters that know of a lock of this node, or of another node before it.
     told: NodeSet,
 }
@@ -88,6 +60,7 @@ impl Line {
             want: None,
             locked_out: false,
             directives: Directives::new(),
+            recovery: Recovery::None,
             told: NodeSet::EMPTY,
         }
     }
@@ -108,7 +81,10 @@ impl Line {
     /// [`Line::at_rest`] with the same ownership and tenure is equivalent to this machine.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
-        self.phase == Phase::Rest && self.want.is_none() && self.directives.is_empty()
+        self.phase == Phase::Rest
+            && self.want.is_none()
+            && self.directives.is_empty()
+            && self.recovery == Recovery::None
     }
 
     /// Whether the node has no copy, and nothing in flight can read or write its frame.
@@ -116,12 +92,14 @@ impl Line {
     pub fn is_idle(&self) -> bool {
         self.hold == Hold::Nothing
             && self.want.is_none()
-            && matches!(self.phase, Phase::Rest | Phase::Pausing)
+            && matches!(self.phase, Phase::Rest | Phase::Pausing | Phase::Stuck)
     }
 
-    /// Whether the home has to answer a request or an eviction.
+    /// Whether the home has to answer a request or an eviction, or has to recover the line before a
+    /// request.
     pub fn awaits_home(&self) -> bool {
         matches!(self.phase, Phase::Asking | Phase::Leaving(_))
+            || self.recovery != Recovery::None && self.want.is_some()
     }
 
     /// Whether the line has to come from this node, or this node has to discard its copy.
@@ -145,7 +123,7 @@ impl Line {
         match self.phase {
             Phase::Asking | Phase::Pausing => true,
             Phase::Gathering(gathering) => gathering.era == era,
-            Phase::Rest | Phase::Leaving(_) => false,
+            Phase::Rest | Phase::Leaving(_) | Phase::Stuck => false,
         }
     }
 
@@ -187,7 +165,14 @@ impl Line {
                     self.phase = Phase::Rest;
                 }
             }
+            Event::GiveUp => {
+                if self.phase == Phase::Pausing {
+                    (self.phase, self.want) = (Phase::Rest, None);
+                }
+            }
             Event::Serve => {}
+            Event::Dead(dead) => self.died(rules, dead, out),
+            Event::Ignored(directive) => self.ignore(rules, directive, out),
         }
         self.go_on(rules, copy, out);
         strict_check!(self, rules);
@@ -195,12 +180,17 @@ impl Line {
 
     /// Serves what can be served, and requests the line for local code that waits.
     fn go_on(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+        self.forget_dead();
         self.serve(rules, copy, out);
-        if self.gather(copy, out) {
+        if self.gather(rules, copy, out) {
             self.serve(rules, copy, out);
         }
+        self.fail_tenure();
+        self.refuse_late(rules, out);
         self.pass_lock_on(rules, copy, out);
+        self.answer_home(copy, out);
         if self.phase == Phase::Rest
+            && self.recovery == Recovery::None
             && let Some(mode) = self.want
         {
             self.phase = Phase::Asking;
@@ -250,9 +240,28 @@ impl Line {
             }
             (Message::Directive(directive), _) => self.directed(rules, directive, out),
             (Message::Line { mode, era }, _) => self.got_line(mode, era),
-            (Message::Done, Party::Node(from)) => {
-                if let Phase::Gathering(gathering) = &mut self.phase {
+            (Message::Done { era, .. }, Party::Node(from)) => {
+                if let Phase::Gathering(gathering) = &mut self.phase
+                    && gathering.era == era
+                {
                     gathering.sharers = gathering.sharers.without(from);
+                }
+            }
+            (Message::Gone { era }, from) => self.gone(from, era),
+            (Message::Settle { era, dead, failed }, _) => {
+                self.asked(rules, Recovery::Asked { era, dead, failed });
+            }
+            (Message::Rebase { era, adopt: true }, _) => {
+                self.asked(rules, Recovery::Adopt(era));
+            }
+            (Message::Rebase { era, adopt: false }, _) => {
+                self.rebase(rules, era, copy, out);
+            }
+            (Message::Lost { node }, _) => {
+                if self.phase == Phase::Asking {
+                    self.phase = Phase::Rest;
+                    self.want = None;
+                    out.push(Action::Fail(node));
                 }
             }
             (Message::Busy { era }, _) => {
@@ -262,7 +271,9 @@ impl Line {
                 }
             }
             // A faulty peer sent it.
-            (Message::Request(_) | Message::Evict { .. }, _) | (Message::Done, Party::Home) => {}
+            (Message::Request(_) | Message::Evict { .. } | Message::Stuck { .. }, _)
+            | (Message::Settled { .. } | Message::Rebased { .. }, _)
+            | (Message::Done { .. }, Party::Home) => {}
         }
     }
 
@@ -291,11 +302,20 @@ impl Line {
         let invalidated =
             holder.filter(|_| line.is_none()).map_or(NodeSet::EMPTY, |(n, ..)| NodeSet::of(n));
         let sharers = others.union(invalidated);
-        let reports = !rules.at_home()
+        let reports = !rules.is_at_home()
             && rules.conflicts != Conflicts::Chain
             && (line.is_some() || !sharers.is_empty());
-        self.phase =
-            Phase::Gathering(Gathering { mode, era, line, sharers, kept, copies, reports });
+        self.phase = Phase::Gathering(Gathering {
+            mode,
+            era,
+            line,
+            sharers,
+            kept,
+            copies,
+            reports,
+            failed: false,
+            adopts: false,
+        });
     }
 
     /// The line has come from a holder. Under a home that resolves conflicts, there was no reply.
@@ -311,20 +331,19 @@ impl Line {
                     kept: false,
                     copies: 0,
                     reports: false,
+                    failed: false,
+                    adopts: false,
                 });
             }
-            Phase::Rest | Phase::Pausing | Phase::Leaving(_) => {}
+            Phase::Rest | Phase::Pausing | Phase::Leaving(_) | Phase::Stuck => {}
         }
     }
 
     /// Begins the use of the new tenure when nothing is missing. Returns whether it began.
-    fn gather(&mut self, copy: &mut impl LocalCopy, out: &mut Vec<Action>) -> bool {
-        let Phase::Gathering(Gathering { mode, era, line, sharers, kept, copies, reports }) =
-            self.phase
-        else {
-            return false;
-        };
-        let owes = kept && copies != self.served;
+    fn gather(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) -> bool {
+        let Phase::Gathering(gathering) = self.phase else { return false };
+        let Gathering { mode, era, line, sharers, kept, copies, reports, .. } = gathering;
+        let owes = kept && copies != self.served && !self.is_recovered(rules);
         if line.is_some() || !sharers.is_empty() || owes {
             return false;
         }
@@ -338,13 +357,16 @@ impl Line {
             Want::Shared => Hold::Shared,
             Want::Exclusive => Hold::Exclusive,
         };
+        if kept && gathering.adopts {
+            copy.adopt();
+        }
         match kept {
             true => copy.promote(),
             false => copy.publish(self.hold),
         }
         self.meet_want();
         if reports {
-            out.push(Action::Send(Sent::home(Message::Done)));
+            out.push(Action::Send(Sent::home(Message::Done { era, kept: false })));
         }
         true
     }
@@ -360,7 +382,7 @@ impl Line {
     fn check(&self, rules: &Rules) {
         assert!(u16::from(self.served) < rules.modulus, "a count beyond the modulus: {self:?}");
         assert!(
-            self.phase != Phase::Rest || self.want.is_none(),
+            self.phase != Phase::Rest || self.want.is_none() || self.recovery != Recovery::None,
             "local code waits and nothing is under way: {self:?}"
         );
         assert!(

@@ -2,7 +2,8 @@
 
 use latchwork_latch::{Hold, NodeSet, Want};
 
-use super::{Line, Phase};
+use super::Line;
+use super::phase::Phase;
 use crate::event::{Action, LocalCopy};
 use crate::message::{Bytes, Directive, Era, Kind, Message, Party, Sent};
 use crate::rules::{Conflicts, Rules};
@@ -30,7 +31,9 @@ impl Line {
             Kind::Copy => directive.era == self.era,
             Kind::Move | Kind::Invalidate => {
                 directive.era == Era(rules.after(self.era.0))
-                    && (directive.copies == self.served || !rules.ordered)
+                    && (directive.copies == self.served
+                        || !rules.ordered
+                        || self.is_recovered(rules))
             }
         }
     }
@@ -78,16 +81,19 @@ impl Line {
         let line = Bytes::Line { buffer };
         let message = Message::Line { mode, era };
         out.push(Action::Send(Sent { to: Party::Node(to), bytes: line, message }));
-        if rules.at_home() {
+        if rules.is_at_home() {
             let bytes = if kind == Kind::Copy { Bytes::Changes } else { Bytes::Nothing };
-            out.push(Action::Send(Sent { to: Party::Home, bytes, message: Message::Done }));
+            let message = Message::Done { era, kept: false };
+            out.push(Action::Send(Sent { to: Party::Home, bytes, message }));
         }
     }
 
     /// Reports to the node that resolves the conflict that the copy is discarded.
-    fn report(&mut self, rules: &Rules, directive: Directive, out: &mut Vec<Action>) {
-        let to = if rules.at_home() { Party::Home } else { Party::Node(directive.to) };
-        out.push(Action::Send(Sent { to, bytes: Bytes::Nothing, message: Message::Done }));
+    pub(super) fn report(&self, rules: &Rules, directive: Directive, out: &mut Vec<Action>) {
+        let Directive { era, to, .. } = directive;
+        let to = if rules.is_at_home() { Party::Home } else { Party::Node(to) };
+        let message = Message::Done { era, kept: false };
+        out.push(Action::Send(Sent { to, bytes: Bytes::Nothing, message }));
     }
 
     /// Tells the requesters that a lock keeps waiting: a lock of this node, or a lock of a node

@@ -14,7 +14,7 @@ fn rules() -> impl Iterator<Item = Rules> {
     pairs.map(|(conflicts, reader_takes)| Rules { conflicts, reader_takes, ..Rules::SCALESTORE })
 }
 
-fn all_hold(name: &str, clients: &[Client]) {
+pub(crate) fn all_hold(name: &str, clients: &[Client]) {
     for rules in rules() {
         let name = format!("{name}, {:?}, {:?}", rules.conflicts, rules.reader_takes);
         assert_holds(&name, &Setting::new(rules, clients));

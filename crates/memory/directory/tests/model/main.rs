@@ -13,6 +13,7 @@
 //! `cargo test -p latchwork-directory --test model -- --nocapture` prints the numbers of states and
 //! the counterexamples. With `--ignored` it runs the settings that take minutes.
 
+mod deaths;
 mod holds;
 mod messages;
 mod node;

@@ -94,6 +94,14 @@ impl LocalCopy for Copy<'_> {
         self.restrict(Hold::Shared)
     }
 
+    fn adopt(&mut self) {
+        self.frame.dirty = true;
+    }
+
+    fn is_changed(&self) -> bool {
+        self.frame.dirty
+    }
+
     fn locked(&self) -> Option<Want> {
         self.frame.locked
     }

@@ -110,7 +110,9 @@ fn a_source_upgrades_when_it_has_served_the_reader_before() {
     run.at_home(0);
     run.home_answers(0);
     run.directive(1, Kind::Invalidate);
-    run.deliver(|packet| packet.message == Message::Done && packet.from == Party::Node(id(1)));
+    run.deliver(|packet| {
+        matches!(packet.message, Message::Done { .. }) && packet.from == Party::Node(id(1))
+    });
     run.directive(2, Kind::Invalidate);
     assert_eq!(run.holds(), [SHARED, NOTHING, NOTHING], "the reader 2 has no copy yet");
     run.home_answers(2);

@@ -18,11 +18,21 @@ pub(crate) struct Client {
     pub(crate) locks: bool,
     /// Does not wait for locks of other nodes.
     pub(crate) no_wait: bool,
+    /// May die.
+    pub(crate) mortal: bool,
 }
 
 impl Client {
     const fn new(reads: bool, writes: bool) -> Client {
-        Client { reads, writes, evicts: true, drops: false, locks: false, no_wait: false }
+        Client {
+            reads,
+            writes,
+            evicts: true,
+            drops: false,
+            locks: false,
+            no_wait: false,
+            mortal: false,
+        }
     }
 
     pub(crate) const fn reader() -> Client {
@@ -49,6 +59,10 @@ impl Client {
         Client { locks: true, ..self }
     }
 
+    pub(crate) const fn mortal(self) -> Client {
+        Client { mortal: true, ..self }
+    }
+
     pub(crate) const fn no_wait(self) -> Client {
         Client { no_wait: true, ..self }
     }
@@ -73,17 +87,25 @@ pub(crate) enum Step {
     Unlock(usize),
     /// A message about a lock comes late, when another request of the node is open.
     FalseAlarm(usize),
+    Die(usize),
+    /// A node, or behind the nodes the home, learns of the death.
+    Learn(usize),
 }
 
 impl Setting {
     pub(crate) fn new(rules: Rules, clients: &[Client]) -> Setting {
-        let modulus = clients.len() as u16 + 2;
+        let nodes = clients.len() as u16;
+        let mortal = clients.iter().any(|client| client.mortal);
+        let modulus = if mortal { 2 * nodes + 5 } else { nodes + 2 };
         Setting { rules: Rules { modulus, ..rules }, clients: clients.to_vec() }
     }
 
     /// Whether the step happens in the end, without a decision of local code.
     pub(crate) fn is_due(step: Step) -> bool {
-        matches!(step, Step::Deliver(_) | Step::Use(_) | Step::Retry(_) | Step::Unlock(_))
+        matches!(
+            step,
+            Step::Deliver(_) | Step::Use(_) | Step::Retry(_) | Step::Unlock(_) | Step::Learn(_)
+        )
     }
 
     pub(crate) fn no_wait(&self, at: usize) -> bool {
@@ -100,8 +122,20 @@ impl Model for Setting {
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        steps.extend((0..world.wire.len()).map(Step::Deliver));
+        let arrives = |at: &usize| !world.defers(&world.wire[*at]);
+        steps.extend((0..world.wire.len()).filter(arrives).map(Step::Deliver));
+        if world.dead.is_some() {
+            let learns =
+                |place: &usize| world.knows & 1 << place == 0 && Some(*place) != world.dead;
+            steps.extend((0..=world.nodes.len()).filter(learns).map(Step::Learn));
+        }
         for (at, (node, client)) in world.nodes.iter().zip(&self.clients).enumerate() {
+            if world.dead == Some(at) {
+                continue;
+            }
+            if client.mortal && world.dead.is_none() {
+                steps.push(Step::Die(at));
+            }
             if node.frame.reserved {
                 steps.push(Step::Use(at));
                 continue;
@@ -154,12 +188,19 @@ impl Model for Setting {
             Step::Evict(at) => world.event(rules, at, Event::Evict, self.no_wait(at)),
             Step::Retry(at) => {
                 world.pausing &= !(1 << at);
-                world.event(rules, at, Event::Retry, self.no_wait(at));
+                let waits = world.nodes[at].wanted.is_some();
+                let event = if waits { Event::Retry } else { Event::GiveUp };
+                world.event(rules, at, event, self.no_wait(at));
             }
             Step::FalseAlarm(at) => {
                 let busy = Message::Busy { era: Era::default() };
                 let event = Event::Received(Party::Home, busy);
                 world.event(rules, at, event, self.no_wait(at));
+            }
+            Step::Die(at) => world.die(rules, at),
+            Step::Learn(place) => {
+                let no_wait = place < self.clients.len() && self.no_wait(place);
+                world.learn(rules, place, no_wait);
             }
             Step::Lock(at, mode) => {
                 world.nodes[at].frame.locked = Some(mode);
@@ -183,7 +224,12 @@ impl Model for Setting {
             }),
             Property::always("no stale copy", |_, world: &World| !world.stale),
             Property::always("the memory has what no node has", |_, world: &World| {
-                world.home.source().is_some() || world.memory == crate::node::Content::Latest
+                world.home.source().is_some()
+                    || world.home.lost().is_some()
+                    || world.memory == crate::node::Content::Latest
+            }),
+            Property::always("only what the dead node had is lost", |_, world: &World| {
+                world.home.lost().is_none() || world.owned
             }),
             Property::always("the home knows the holders", |_, world: &World| {
                 !world.is_quiet() || world.agrees()

@@ -1,7 +1,8 @@
 //! [`World`]: a state of the model.
 
 use latchwork_directory::{
-    Action, Bytes, Era, Event, Hold, Home, Line, Message, Party, Rules, Sent, Want,
+    Action, Bytes, Era, Event, Hold, Home, Line, Message, Party, ReaderTakes, Reply, Rules, Sent,
+    Want,
 };
 use latchwork_verbs::ComputeNodeId;
 
@@ -31,6 +32,12 @@ pub(crate) struct World {
     pub(crate) pausing: u8,
     /// Local code could use bytes that lack a write.
     pub(crate) stale: bool,
+    /// The node that has died.
+    pub(crate) dead: Option<usize>,
+    /// The places of the nodes that know of the death; the place behind the last node is the home.
+    pub(crate) knows: u8,
+    /// The dead node had the line exclusively or its changes, or was about to get them.
+    pub(crate) owned: bool,
 }
 
 pub(crate) fn id(at: usize) -> ComputeNodeId {
@@ -58,6 +65,96 @@ impl World {
             wire: Vec::new(),
             pausing: 0,
             stale: false,
+            dead: None,
+            knows: 0,
+            owned: false,
+        }
+    }
+
+    /// The node dies. Its messages may still arrive.
+    pub(crate) fn die(&mut self, rules: &Rules, at: usize) {
+        let Node { frame, wanted, .. } = &self.nodes[at];
+        let moves = rules.reader_takes == ReaderTakes::Move && wanted.is_some();
+        self.owned = self.home.source() == Some(id(at))
+            || moves
+            || *wanted == Some(Want::Exclusive)
+            || frame.hold == Hold::Exclusive
+            || frame.dirty
+            || self.nodes.iter().any(|node| node.line.awaits(id(at)))
+            || self.wire.iter().any(|packet| {
+                let from_here = packet.from == Party::Node(id(at));
+                let to_here = packet.to == Party::Node(id(at));
+                let names = matches!(
+                    packet.message,
+                    Message::Reply(Reply { holder: Some((holder, ..)), .. }) if holder == id(at)
+                );
+                let gives = matches!(
+                    packet.message,
+                    Message::Evict { .. } | Message::Line { mode: Want::Exclusive, .. }
+                );
+                from_here && (packet.dirty || gives)
+                    || names
+                    || to_here && matches!(packet.message, Message::Evicted { accepted: false })
+            });
+        self.dead = Some(at);
+        let unsent = |world: &World, packet: &Packet| {
+            packet.from == Party::Node(id(at)) && world.defers(packet)
+        };
+        let sent: Vec<_> = self.wire.iter().filter(|p| !unsent(self, p)).cloned().collect();
+        self.wire = sent;
+        self.wire.retain(|packet| packet.to != Party::Node(id(at)));
+        self.pausing &= !(1 << at);
+        let frame = Frame {
+            hold: Hold::Nothing,
+            content: Content::Stale,
+            dirty: false,
+            reserved: false,
+            locked: None,
+        };
+        let line = Line::at_rest(id(at), Hold::Nothing, Era::default(), 0);
+        self.nodes[at] = Node { line, frame, wanted: None };
+    }
+
+    /// The place learns of the death: no message of the dead node arrives there from here on.
+    pub(crate) fn learn(&mut self, rules: &Rules, place: usize, no_wait: bool) {
+        let Some(dead) = self.dead else { return };
+        self.knows |= 1 << place;
+        let to = if place == self.nodes.len() { Party::Home } else { Party::Node(id(place)) };
+        self.wire.retain(|packet| packet.from != Party::Node(id(dead)) || packet.to != to);
+        if to == Party::Home {
+            let mut out = Vec::new();
+            self.home.died(rules, id(dead), &mut out);
+            self.answer(out);
+        } else {
+            self.event(rules, place, Event::Dead(id(dead)), no_wait);
+        }
+    }
+
+    fn answer(&mut self, out: Vec<Sent>) {
+        for sent in out {
+            self.send(Party::Home, sent);
+        }
+        if self.home.is_absent() {
+            self.home = Home::default();
+        }
+    }
+
+    /// Whether this packet is not sent yet, or its receiver does not act on it yet.
+    pub(crate) fn defers(&self, packet: &Packet) -> bool {
+        let before = |other: &Packet| match packet.message {
+            // A holder reports to the home when the line has arrived.
+            Message::Done { .. } => {
+                other.from == packet.from && matches!(other.message, Message::Line { .. })
+            }
+            Message::Rebase { .. } => other.from == packet.to && other.content.is_some(),
+            _ => false,
+        };
+        match (&packet.message, packet.to) {
+            (Message::Done { .. }, Party::Home) | (Message::Rebase { .. }, _) => {
+                self.wire.iter().any(before)
+            }
+            (Message::Settle { .. }, Party::Node(node)) => self.knows & 1 << node.index() == 0,
+            _ => false,
         }
     }
 
@@ -72,6 +169,7 @@ impl World {
             match action {
                 Action::Send(sent) => self.send(Party::Node(id(at)), sent),
                 Action::Pause => self.pausing |= 1 << at,
+                Action::Fail(_) => self.nodes[at].wanted = None,
             }
         }
         let Node { line, frame, .. } = &mut self.nodes[at];
@@ -102,10 +200,13 @@ impl World {
                 }
                 // With the end of a tenure goes the duty to write back.
                 if frame.hold == Hold::Nothing && matches!(to, Party::Node(_)) {
-                    dirty = matches!(message, Message::Line { .. } | Message::Done)
+                    dirty = matches!(message, Message::Line { .. } | Message::Done { .. })
                         && std::mem::take(&mut frame.dirty);
                 }
             }
+        }
+        if self.dead.is_some_and(|dead| to == Party::Node(id(dead))) {
+            return;
         }
         let packet = Packet { from, to, content, dirty, message };
         let place = self.wire.partition_point(|other| *other < packet);
@@ -121,19 +222,23 @@ impl World {
                 let Party::Node(from) = from else { unreachable!("the home sent it") };
                 let mut out = Vec::new();
                 self.home.step(rules, from, message, &mut out);
-                for sent in out {
-                    self.send(Party::Home, sent);
-                }
-                if self.home.is_absent() {
-                    self.home = Home::default();
-                }
+                self.answer(out);
             }
             Party::Node(node) => {
                 let frame = &mut self.nodes[node.index()].frame;
                 frame.content = content.unwrap_or(frame.content);
                 frame.dirty |= dirty;
-                let no_wait = no_wait(node.index());
-                self.event(rules, node.index(), Event::Received(from, message), no_wait);
+                let (at, no_wait) = (node.index(), no_wait(node.index()));
+                let is_void = |to: ComputeNodeId| {
+                    self.dead.is_some_and(|dead| id(dead) == to) && self.knows & 1 << at != 0
+                };
+                let event = match message {
+                    Message::Directive(directive) if is_void(directive.to) => {
+                        Event::Ignored(directive)
+                    }
+                    message => Event::Received(from, message),
+                };
+                self.event(rules, at, event, no_wait);
             }
         }
     }
@@ -167,7 +272,8 @@ impl World {
     pub(crate) fn is_quiet(&self) -> bool {
         let at_rest =
             |node: &Node| node.line.is_at_rest() && !node.frame.reserved && node.wanted.is_none();
-        self.wire.is_empty() && self.pausing == 0 && self.nodes.iter().all(at_rest)
+        let known = self.dead.is_none() || self.knows.count_ones() as usize == self.nodes.len();
+        self.wire.is_empty() && self.pausing == 0 && known && self.nodes.iter().all(at_rest)
     }
 
     /// The home names exactly the nodes that hold the line, and knows where its bytes are.
@@ -178,6 +284,9 @@ impl World {
                 (false, shared) if shared.contains(id(at)) => Hold::Shared,
                 _ => Hold::Nothing,
             };
+            if self.dead == Some(at) {
+                return named == Hold::Nothing;
+            }
             let has_changes = node.frame.dirty && node.frame.hold != Hold::Nothing;
             named == node.frame.hold && (!has_changes || self.home.source() == Some(id(at)))
         })

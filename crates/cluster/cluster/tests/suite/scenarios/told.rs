@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::{ClusterConfig, SimulatedNode};
-use latchwork_coherence::{AccessMode, MemoryError};
+use latchwork_cluster::{ClusterConfig, Protocol, SimulatedNode};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need};
 use latchwork_latch::WordOp;
-use latchwork_verbs::{BATCH_MAX, GlobalAddr, MemoryNodeId, VerbError};
+use latchwork_verbs::{BATCH_MAX, GlobalAddr, MemoryNodeId, Target, VerbError};
 use latchwork_verbs_sim::{Leg, SimConfig};
 
 use crate::common::small;
@@ -269,6 +269,82 @@ fn what_was_rung_as_the_lease_ended_is_the_dead_nodes_where_it_took_effect() {
             assert!(matches!(error, VerbError::Unreachable { .. }), "seed {seed}: {error}");
         }
         assert_eq!((stage.write(A, written, 8), stage.read(C, written)), (7, 8), "seed {seed}");
+        stage.abandon();
+    });
+}
+
+/// Under a directory protocol, the death of a node costs only the lines that it alone had newest.
+/// Their accesses fail at once. The survivors read and write all other lines, also those that the
+/// dead node shared, or whose changes it had given copies of.
+#[test]
+fn a_home_gives_the_lines_of_a_dead_node_to_others() {
+    for protocol in [Protocol::Gam, Protocol::ScaleStore] {
+        in_every_world(|seed| {
+            let mut config = config(seed);
+            config.protocol = protocol;
+            let stage = Stage::on(config);
+            let [kept, shared, given, lost] = std::array::from_fn(|_| stage.line());
+            // A has the changes, and C a copy of them.
+            assert_eq!((stage.write(A, kept, 1), stage.read(C, kept)), (0, 1));
+            // Only the memory has changes.
+            assert_eq!((stage.read(C, shared), stage.read(A, shared)), (0, 0));
+            // C has the changes, and A a copy of them.
+            assert_eq!((stage.write(C, given, 3), stage.read(A, given)), (0, 3));
+            assert_eq!(stage.write(C, lost, 4), 0);
+            stage.cluster.silence(C);
+            tell_all(&stage, C);
+            for (line, value) in [(kept, 1), (shared, 0), (given, 3)] {
+                assert_eq!(stage.read(B, line), value, "seed {seed}");
+                assert_eq!(stage.write(B, line, value + 10), value, "seed {seed}");
+                assert_eq!(stage.write(A, line, value + 20), value + 10, "seed {seed}");
+            }
+            for node in [A, B, A] {
+                for mode in [AccessMode::Shared, AccessMode::Exclusive] {
+                    let error = fails(&stage, node, lost, mode);
+                    let named = matches!(error, VerbError::Disconnected { target }
+                        if target == Target::Compute(id(C), stage.node(node).arena().0));
+                    assert!(named, "seed {seed}: {error}");
+                }
+            }
+            a_cache_without(&stage, 0);
+            stage.abandon();
+        });
+    }
+}
+
+/// Five writers wait for a line, one behind the other, and the third dies before it has the line.
+#[test]
+fn a_dead_node_in_a_chain_is_skipped() {
+    in_every_world(|seed| {
+        let mut config: ClusterConfig = small(6, 1, 16, seed);
+        (config.node.deadline, config.protocol) = (DEADLINE, Protocol::ScaleStore);
+        let stage = Stage::on(config);
+        let line = stage.line();
+        assert_eq!(stage.write(A, line, 1), 0);
+        let held = stage.end(stage.takes(A, line, AccessMode::Exclusive)).expect("at node A");
+        let need = Need { addr: line, mode: AccessMode::Exclusive };
+        let take = |node| {
+            stage.start(
+                node,
+                move |member| async move { member.memory.ensure(need).await.map(drop) },
+            )
+        };
+        let waiting: Vec<_> = (1..6).map(take).collect();
+        stage.pass(A_WHILE);
+        stage.cluster.silence(3);
+        for node in (0..6).filter(|node| *node != 3) {
+            stage.cluster.fence(SimulatedNode::Compute(node), 3);
+            stage.cluster.forget(node, 3);
+        }
+        for memory in 0..stage.cluster.config().memory_nodes {
+            stage.cluster.fence(SimulatedNode::Memory(MemoryNodeId(memory as u16)), 3);
+        }
+        drop(held);
+        for (node, waits) in (1..6).zip(waiting).filter(|(node, _)| *node != 3) {
+            let got = stage.end(waits);
+            assert!(got.is_ok(), "seed {seed}: node {node}: {got:?}");
+        }
+        assert_eq!(stage.write(B, line, 2), 1, "seed {seed}");
         stage.abandon();
     });
 }

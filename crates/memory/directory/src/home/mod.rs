@@ -1,5 +1,8 @@
 //! [`Home`]: one line at its home.
 
+mod recovery;
+mod state;
+
 use std::collections::VecDeque;
 
 use latchwork_latch::{NodeSet, Want};
@@ -9,36 +12,7 @@ use smallvec::SmallVec;
 
 use crate::message::{Bytes, Directive, Era, Kind, Message, Party, Reply, Request, Sent, Source};
 use crate::rules::{Conflicts, ReaderTakes, Rules};
-
-/// The holder that has the bytes, and the number of copies for which its tenure was asked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Holder {
-    node: ComputeNodeId,
-    copies: u8,
-}
-
-/// The nodes whose tenure lasts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Holders {
-    None,
-    /// `source` has changes that the home's memory lacks.
-    Shared {
-        nodes: NodeSet,
-        source: Option<Holder>,
-    },
-    Exclusive(Holder),
-}
-
-/// A request in progress, during which the home serves no other.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Transition {
-    /// The nodes whose reports end it.
-    awaited: NodeSet,
-    /// The answer that the requester gets at the end, and its frame.
-    then: Option<(ComputeNodeId, Reply, u64)>,
-    /// A lock keeps it waiting.
-    locked: bool,
-}
+use state::{Holder, Holders, Recovery, Transition};
 
 /// One line at its home: which nodes hold it. A line without holders needs no entry: the machine is
 /// then [`absent`](Home::is_absent), and equivalent to a new one.
@@ -48,6 +22,17 @@ pub struct Home {
     holders: Holders,
     transition: Option<Transition>,
     queue: VecDeque<(ComputeNodeId, Request)>,
+    /// All living nodes that have requested the line.
+    known: NodeSet,
+    /// The nodes of [`known`](Home::known) that have died since the last recovery.
+    dead: NodeSet,
+    /// A recovery begins when no request is in progress.
+    due: bool,
+    /// The line of this requester was to come from a dead node.
+    bereft: Option<ComputeNodeId>,
+    recovery: Option<Recovery>,
+    /// The newest bytes are lost with this node.
+    lost: Option<ComputeNodeId>,
 }
 
 impl Default for Home {
@@ -57,6 +42,12 @@ impl Default for Home {
             holders: Holders::None,
             transition: None,
             queue: VecDeque::new(),
+            known: NodeSet::EMPTY,
+            dead: NodeSet::EMPTY,
+            due: false,
+            bereft: None,
+            recovery: None,
+            lost: None,
         }
     }
 }
@@ -69,7 +60,11 @@ impl Home {
     /// 3. A requester that ends the tenures of others begins its own tenure when they have served.
     /// 4. So when the last tenure ends by an eviction, nothing of any tenure is in flight.
     pub fn is_absent(&self) -> bool {
-        self.holders == Holders::None && self.transition.is_none() && self.queue.is_empty()
+        self.holders == Holders::None
+            && self.transition.is_none()
+            && self.queue.is_empty()
+            && self.recovery.is_none()
+            && self.lost.is_none()
     }
 
     /// Whether [`Message::Busy`] of this era is about the request that the home serves.
@@ -102,6 +97,11 @@ impl Home {
         }
     }
 
+    /// The dead node with which the newest bytes of the line are lost.
+    pub fn lost(&self) -> Option<ComputeNodeId> {
+        self.lost
+    }
+
     /// Takes one message, and appends the messages to send to `out`.
     pub fn step(
         &mut self,
@@ -113,14 +113,28 @@ impl Home {
         match message {
             Message::Request(request) => self.request(rules, from, request, out),
             Message::Evict { served } => self.evict(rules, from, served, out),
-            Message::Done => self.done(rules, from, out),
+            Message::Done { era, kept } if era == self.era => {
+                self.due |= kept && self.transition.is_some();
+                self.done(rules, from, out);
+            }
+            // It is of an era before a recovery.
+            Message::Done { .. } => {}
             Message::Busy { era } => self.locked(era, out),
+            Message::Stuck { dead } => self.stuck(rules, dead, out),
+            Message::Settled { era } => self.settled(from, era, out),
+            Message::Rebased { era, hold, changed } => {
+                self.rebased(from, era, (hold, changed), out);
+            }
             // A faulty peer sent it.
             Message::Reply(_)
             | Message::Retry
             | Message::Evicted { .. }
             | Message::Directive(_)
-            | Message::Line { .. } => {}
+            | Message::Line { .. }
+            | Message::Gone { .. }
+            | Message::Settle { .. }
+            | Message::Rebase { .. }
+            | Message::Lost { .. } => {}
         }
         strict_check!(self, rules);
     }
@@ -132,6 +146,13 @@ impl Home {
         request: Request,
         out: &mut Vec<Sent>,
     ) {
+        if let Some(node) = self.lost {
+            return out.push(Sent::node(from, Message::Lost { node }));
+        }
+        if self.is_recovered() {
+            return out.push(Sent::node(from, Message::Retry));
+        }
+        self.known = self.known.with(from);
         let Some(transition) = &self.transition else {
             return self.resolve(rules, from, request, out);
         };
@@ -171,9 +192,11 @@ impl Home {
         directives.extend(reply.holder.map(|(node, kind, copies)| (node, direct(kind, copies))));
         directives.extend(reply.others.iter().map(|node| (node, direct(Kind::Invalidate, 0))));
         let directed = directives.iter().fold(NodeSet::EMPTY, |set, (node, _)| set.with(*node));
-        let awaited = if rules.at_home() { directed } else { NodeSet::of(from) };
+        let awaited = if rules.is_at_home() { directed } else { NodeSet::of(from) };
+        let supplier = reply.holder.filter(|_| reply.source == Source::Holder);
+        let supplier = supplier.map(|(node, ..)| node);
         let mut then = None;
-        if rules.at_home() && !directives.is_empty() {
+        if rules.is_at_home() && !directives.is_empty() {
             for (node, directive) in &directives {
                 out.push(Sent::node(*node, Message::Directive(*directive)));
             }
@@ -186,7 +209,8 @@ impl Home {
             Self::answer(from, reply, request.buffer, out);
         }
         if !directives.is_empty() && rules.conflicts != Conflicts::Chain {
-            self.transition = Some(Transition { awaited, then, locked: false });
+            self.transition =
+                Some(Transition { requester: from, supplier, awaited, then, locked: false });
         }
     }
 
@@ -245,7 +269,7 @@ impl Home {
 
     fn evict(&mut self, rules: &Rules, from: ComputeNodeId, served: u8, out: &mut Vec<Sent>) {
         let is_stable = self.transition.is_none() || !rules.stable_owner;
-        let accepted = is_stable && self.release(rules, from, served);
+        let accepted = is_stable && !self.is_recovered() && self.release(rules, from, served);
         if rules.acknowledged_eviction {
             out.push(Sent::node(from, Message::Evicted { accepted }));
         }
@@ -264,10 +288,7 @@ impl Home {
                 }
                 let nodes = nodes.without(from);
                 let source = source.filter(|source| source.node != from);
-                match nodes.is_empty() {
-                    true => Holders::None,
-                    false => Holders::Shared { nodes, source },
-                }
+                Holders::shared(nodes, source)
             }
             _ => return false,
         };
@@ -278,20 +299,24 @@ impl Home {
     fn done(&mut self, rules: &Rules, from: ComputeNodeId, out: &mut Vec<Sent>) {
         let Some(transition) = &mut self.transition else { return };
         transition.awaited = transition.awaited.without(from);
-        if !transition.awaited.is_empty() {
-            return;
+        if transition.awaited.is_empty() {
+            self.complete(rules, out);
         }
-        let then = transition.then.take();
-        self.transition = None;
+    }
+
+    fn complete(&mut self, rules: &Rules, out: &mut Vec<Sent>) {
+        let then = self.transition.take().and_then(|transition| transition.then);
         if let Some((to, reply, buffer)) = then {
             Self::answer(to, reply, buffer, out);
         }
         if let Holders::Shared { source, .. } = &mut self.holders
-            && rules.at_home()
+            && rules.is_at_home()
+            && !self.due
         {
-            // The holder has written its changes back.
+            // The holder has written its changes back. A dead holder may not have.
             *source = None;
         }
+        self.recover(rules, out);
         while self.transition.is_none()
             && let Some((from, request)) = self.queue.pop_front()
         {
