@@ -17,7 +17,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, JoinError, Joined, Member, MemoryHost, Transport};
+use latchwork_cluster::{
+    ClusterConfig, JoinError, Joined, Member, MemoryHost, Protocol, Transport,
+};
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
     Joining, LeaseId, MemberState, Membership, MembershipError, NodeName, Role,
@@ -63,8 +65,9 @@ fn transport(fabric: &str, directory: &std::path::Path) -> Transport {
     }
 }
 
-fn config() -> ClusterConfig {
+fn config(protocol: Protocol) -> ClusterConfig {
     let mut config = small(1, 1, 16, 1);
+    config.protocol = protocol;
     config.node.deadline = DEADLINE;
     config
 }
@@ -133,13 +136,14 @@ async fn counted(member: &Member, line: GlobalAddr) -> Option<u64> {
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
     let Ok(cluster) = std::env::var(CLUSTER) else { return };
-    let [fabric, endpoint, directory, seed] = cluster.split(' ').collect::<Vec<_>>()[..] else {
+    let [fabric, protocol, endpoint, directory, seed] = cluster.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{cluster:?}")
     };
     let seed: u64 = seed.parse().expect("a number");
     let membership = join(endpoint, Joining::new(Role::Compute)).expect("a free id");
     println!("{MARK}{}", membership.me().node);
-    let joined = Joined::start(config(), &transport(fabric, directory.as_ref()), membership, LONG);
+    let config = config(protocol.parse().expect("a protocol"));
+    let joined = Joined::start(config, &transport(fabric, directory.as_ref()), membership, LONG);
     let joined = joined.expect("it joins");
     let over = Arc::new(AtomicBool::new(false));
     let ending = over.clone();
@@ -180,11 +184,11 @@ struct Node {
 }
 
 impl Node {
-    fn start(fabric: &str, endpoint: &str, directory: &TempDir, seed: u64) -> Node {
-        let place = directory.path().display();
+    fn start(on: (&str, Protocol), endpoint: &str, directory: &TempDir, seed: u64) -> Node {
+        let (place, (fabric, protocol)) = (directory.path().display(), on);
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["killed::what_a_child_process_does", "--exact", "--ignored", "--nocapture"])
-            .env(CLUSTER, format!("{fabric} {endpoint} {place} {seed}"))
+            .env(CLUSTER, format!("{fabric} {protocol} {endpoint} {place} {seed}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -236,10 +240,10 @@ impl Drop for Node {
     }
 }
 
-fn rounds(fabric: &str, seed: u64) {
+fn rounds(fabric: &str, protocol: Protocol, seed: u64) {
     let directory = TempDir::new().expect("a directory");
     let endpoint = format!("file:{}/test", directory.path().display());
-    let config = config();
+    let config = config(protocol);
     let host = |_| {
         let role = Role::Memory { bytes: config.memory_bytes };
         let membership = join(&endpoint, Joining::new(role)).expect("a free id");
@@ -248,7 +252,7 @@ fn rounds(fabric: &str, seed: u64) {
     let memory: Vec<_> = (0..config.memory_nodes).map(host).collect();
     let observer = memory[0].membership();
     let mut random = WorkloadRandom::new(seed);
-    let start = |seed| Node::start(fabric, &endpoint, &directory, seed);
+    let start = |seed| Node::start((fabric, protocol), &endpoint, &directory, seed);
     let mut nodes: Vec<_> = (0..3).map(start).collect();
     for round in 0..3 {
         nodes.iter_mut().for_each(|node| _ = node.turn());
@@ -309,19 +313,29 @@ fn rounds(fabric: &str, seed: u64) {
 
 #[test]
 fn live_nodes_go_on_over_sockets() {
-    rounds("tcp", 7);
+    rounds("tcp", Protocol::default(), 7);
+}
+
+#[test]
+fn live_nodes_go_on_under_a_directory_over_sockets() {
+    rounds("tcp", Protocol::ScaleStore, 9);
 }
 
 #[test]
 fn live_nodes_go_on_in_shared_memory() {
-    rounds("shm", 8);
+    rounds("shm", Protocol::default(), 8);
+}
+
+#[test]
+fn live_nodes_go_on_under_a_directory_in_shared_memory() {
+    rounds("shm", Protocol::Gam, 10);
 }
 
 #[test]
 fn a_memory_node_that_died_is_not_replaced() {
     let directory = TempDir::new().expect("a directory");
     let endpoint = format!("file:{}/test", directory.path().display());
-    let config = config();
+    let config = config(Protocol::default());
     let transport = transport("tcp", directory.path());
     let role = Role::Memory { bytes: config.memory_bytes };
     let start = || {

@@ -1,6 +1,6 @@
 //! The part of a node in the recovery of a line after a death.
 
-use latchwork_latch::{Hold, NodeSet};
+use latchwork_latch::Hold;
 use latchwork_verbs::ComputeNodeId;
 
 use super::Line;

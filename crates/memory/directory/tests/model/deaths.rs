@@ -8,7 +8,13 @@ const WRITER: Client = Client::writer();
 
 #[test]
 fn one_of_two_nodes_dies() {
-    all_hold("two nodes", &[Client::both().mortal(), Client::both()]);
+    all_hold("two nodes", &[Client::both().mortal(), Client::both().keeping()]);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn one_of_two_nodes_that_evict_dies() {
+    all_hold("two nodes that evict", &[Client::both().mortal(), Client::both()]);
 }
 
 #[test]
