@@ -136,7 +136,8 @@ async fn counted(member: &Member, line: GlobalAddr) -> Option<u64> {
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
     let Ok(cluster) = std::env::var(CLUSTER) else { return };
-    let [fabric, protocol, endpoint, directory, seed] = cluster.split(' ').collect::<Vec<_>>()[..] else {
+    let [fabric, protocol, endpoint, directory, seed] = cluster.split(' ').collect::<Vec<_>>()[..]
+    else {
         panic!("{cluster:?}")
     };
     let seed: u64 = seed.parse().expect("a number");
