@@ -7,7 +7,9 @@
 //!   search.rs     all states, and whether every node gets the line
 //!   holds.rs      the protocols hold, each with all its switches
 //!   refuted.rs    without one rule they do not hold
+//!   deaths.rs     the protocols hold when a node dies
 //!   script.rs     single runs: messages.rs counts messages, races.rs has the named races
+//!   pictures.rs   the pictures of docs/internals/directories.md are runs
 //! ```
 //!
 //! `cargo test -p latchwork-directory --test model -- --nocapture` prints the numbers of states and
@@ -17,6 +19,7 @@ mod deaths;
 mod holds;
 mod messages;
 mod node;
+mod pictures;
 mod races;
 mod refuted;
 mod script;

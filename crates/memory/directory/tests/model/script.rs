@@ -9,8 +9,8 @@ use crate::world::{Packet, World, id};
 pub(crate) struct Run {
     setting: Setting,
     pub(crate) world: World,
-    /// The number of messages that have arrived.
-    pub(crate) arrived: usize,
+    /// The steps so far, each with the world before it.
+    pub(crate) past: Vec<(World, Step)>,
 }
 
 impl Run {
@@ -21,14 +21,14 @@ impl Run {
 
     pub(crate) fn of(rules: Rules, clients: &[Client]) -> Run {
         let setting = Setting::new(rules, clients);
-        Run { setting, world: World::new(clients.len()), arrived: 0 }
+        Run { setting, world: World::new(clients.len()), past: Vec::new() }
     }
 
     /// Takes a step, after which all properties hold.
     pub(crate) fn step(&mut self, step: Step) {
-        self.arrived += usize::from(matches!(step, Step::Deliver(_)));
         let next = self.setting.next_state(&self.world, step);
-        self.world = next.unwrap_or_else(|| panic!("{step:?} does nothing in {:?}", self.world));
+        let next = next.unwrap_or_else(|| panic!("{step:?} does nothing in {:?}", self.world));
+        self.past.push((std::mem::replace(&mut self.world, next), step));
         for property in self.setting.properties() {
             assert!((property.condition)(&self.setting, &self.world), "{}", property.name);
         }
@@ -93,9 +93,10 @@ impl Run {
 
     /// The number of messages from here until nothing is in flight.
     pub(crate) fn messages(&mut self) -> usize {
-        let before = self.arrived;
+        let before = self.past.len();
         self.settle();
         assert!(self.world.is_quiet());
-        self.arrived - before
+        let arrives = |(_, step): &&(World, Step)| matches!(step, Step::Deliver(_));
+        self.past[before..].iter().filter(arrives).count()
     }
 }
