@@ -44,8 +44,13 @@ const LOCKS: u64 = (1 << 40) + 2;
 
 /// The protocols of some worlds: one in this many, drawn from this random stream. `None` is the
 /// world's first stream. All other worlds have [`Protocol::default`]. A later protocol has a stream
-/// of its own, for the same reason as [`LOCKS`]. If a seed draws several, the last one counts.
-const PROTOCOLS: [(Protocol, u64, Option<u64>); 1] = [(Protocol::Sel, 6, None)];
+/// of its own, for the same reason as [`LOCKS`]. If a seed draws several, the last one counts. The
+/// seeds of `apps/sim/worlds.txt` draw no later protocol from these streams.
+const PROTOCOLS: [(Protocol, u64, Option<u64>); 3] = [
+    (Protocol::Sel, 6, None),
+    (Protocol::Gam, 8, Some((1 << 40) + 70)),
+    (Protocol::ScaleStore, 8, Some((1 << 40) + 244)),
+];
 
 /// The random stream that decides whether a world has death notices. This stream is separate for
 /// the same reason as [`LOCKS`].

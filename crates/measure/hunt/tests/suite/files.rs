@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
 use latchwork_hunt::{FaultPlan, Scenario, SwarmChoice, Vary, Workload, run};
 
@@ -67,6 +68,22 @@ fn a_hunt_draws_every_size_of_a_line_and_default_worlds_keep_theirs() {
     };
     assert_eq!(sizes(Vary::Settings), (9..=16).map(|shift| 1 << shift).collect());
     assert_eq!(sizes(Vary::Nothing), [512, 1024].into());
+}
+
+/// Bug: a hunt drew no world with a directory protocol. Mechanism: the list of drawn protocols had
+/// the protocols of the latch word only. Fix: each later protocol is drawn in one world of eight.
+#[test]
+fn every_protocol_is_drawn_and_kept_seeds_keep_theirs() {
+    let drawn = |seed| Scenario::from_seed(seed, &SwarmChoice::default()).protocol;
+    let all: Vec<_> = (0..2000).map(drawn).collect();
+    let count = |protocol| all.iter().filter(|drawn| **drawn == protocol).count();
+    assert!(count(Protocol::default()) > 1000, "most worlds");
+    for protocol in Protocol::ALL {
+        assert!(count(protocol) > 150, "{protocol}: {} of {}", count(protocol), all.len());
+    }
+    // The seeds of `apps/sim/worlds.txt` when the directory protocols came.
+    let kept = (1..=8).chain(21..=32).chain([89_730_407_481_121, 146_833_308_457_495]);
+    assert!(kept.map(drawn).all(|protocol| !protocol.has_homes()));
 }
 
 #[test]
