@@ -153,11 +153,11 @@ impl Blueprint {
         };
         let mut nodes = Vec::new();
         for node in self.compute {
-            nodes.push(new_node(parts(node).await?, config.protocol, &config.selcc));
+            nodes.push(new_node(parts(node).await?, config));
         }
         let mut agents = Vec::new();
         for agent in self.agents {
-            agents.extend(new_agent(parts(agent).await?, config.protocol, checked));
+            agents.extend(new_agent(parts(agent).await?, config, checked));
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes, agents })

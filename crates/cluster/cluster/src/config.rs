@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_engine::NodeSettings;
+use latchwork_homes::Rules;
 use latchwork_memnode::{Geometry, PoolSettings};
 use latchwork_selcc::SelccSettings;
 use latchwork_verbs::ComputeNodeId;
@@ -58,6 +59,9 @@ pub struct ClusterConfig {
     pub node: NodeSettings,
     /// The settings of each compute node that only SELCC and SEL have.
     pub selcc: SelccSettings,
+    /// A mistake in the rules of GAM and ScaleStore that a test plants, to show that checks detect
+    /// the harm.
+    pub directory_plant: Option<fn(&mut Rules)>,
     /// The settings of each compute node's part of the memory pool.
     pub pool: PoolSettings,
 }
@@ -81,6 +85,7 @@ impl Default for ClusterConfig {
             protocol: Protocol::default(),
             node: NodeSettings::default(),
             selcc: SelccSettings::default(),
+            directory_plant: None,
             pool: PoolSettings::default(),
         }
     }

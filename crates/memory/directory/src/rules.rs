@@ -44,6 +44,11 @@ pub struct Rules {
     /// A node that evicts a line waits for the answer of the home before it requests the line again
     /// or serves a directive.
     pub acknowledged_eviction: bool,
+    /// A home that recovers a line waits for the answers of all living nodes.
+    pub hears_all: bool,
+    /// A home that recovers a line gives the duty to write changes back to a holder, when that duty
+    /// may have died.
+    pub adopts: bool,
     /// Eras and counts of copies are taken modulo this number, at most 256. It must exceed the
     /// number of nodes by two, and with deaths twice the number by four. It is small in the model,
     /// so that the model has finitely many states.
@@ -59,6 +64,8 @@ impl Rules {
         stable_owner: true,
         remembers_early: true,
         acknowledged_eviction: true,
+        hears_all: true,
+        adopts: true,
         modulus: 256,
     };
 

@@ -61,11 +61,24 @@ pub enum SeededBug {
     ShrinksUnderInserts,
     /// An entry of an R-tree that moves to another leaf leaves nothing in its old one.
     LeavesNoTrace,
+    /// A holder gives a line away before it has served all copies of the line. This bug and those
+    /// below have an effect only under protocols with homes.
+    ServesOutOfOrder,
+    /// A home accepts an eviction although the node has to serve others.
+    AcceptsEveryEviction,
+    /// A node forgets an invalidation that arrives before the grant that it ends.
+    ForgetsEarly,
+    /// A node that evicts a line does not wait for the home's answer.
+    EvictsUnanswered,
+    /// A home that recovers a line waits for the answer of one node only.
+    HearsOneAnswer,
+    /// Nodes do not take the duty of a dead node over to write a line's changes back.
+    LosesTheDuty,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 23] = [
+    pub const ALL: [SeededBug; 29] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -89,10 +102,17 @@ impl SeededBug {
         SeededBug::ParentsStaySmall,
         SeededBug::ShrinksUnderInserts,
         SeededBug::LeavesNoTrace,
+        SeededBug::ServesOutOfOrder,
+        SeededBug::AcceptsEveryEviction,
+        SeededBug::ForgetsEarly,
+        SeededBug::EvictsUnanswered,
+        SeededBug::HearsOneAnswer,
+        SeededBug::LosesTheDuty,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
         let plant = &mut config.selcc.plant;
+        let homes = &mut config.directory_plant;
         match self {
             SeededBug::NoSettling => *plant = Some(|rules| rules.settle = false),
             SeededBug::NoRegisteredWait => *plant = Some(|rules| rules.registered_wait = false),
@@ -100,6 +120,14 @@ impl SeededBug {
             SeededBug::NeverGivesUp => *plant = Some(|rules| rules.invalidate = false),
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,
+            SeededBug::ServesOutOfOrder => *homes = Some(|rules| rules.ordered = false),
+            SeededBug::AcceptsEveryEviction => *homes = Some(|rules| rules.stable_owner = false),
+            SeededBug::ForgetsEarly => *homes = Some(|rules| rules.remembers_early = false),
+            SeededBug::EvictsUnanswered => {
+                *homes = Some(|rules| rules.acknowledged_eviction = false);
+            }
+            SeededBug::HearsOneAnswer => *homes = Some(|rules| rules.hears_all = false),
+            SeededBug::LosesTheDuty => *homes = Some(|rules| rules.adopts = false),
             // The clients, the network, the reclaiming nodes or the R-tree carry out the others.
             _ => {}
         }

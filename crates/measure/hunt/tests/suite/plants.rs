@@ -1,6 +1,7 @@
 //! Tests that each seeded bug is detected within a few seeds. If a test here fails, worlds that
 //! pass prove little.
 
+use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
     BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, RtreeLoad, WorkloadKind,
 };
@@ -216,4 +217,44 @@ fn a_box_that_shrinks_under_an_insert_is_missed() {
 fn an_entry_that_moves_without_a_trace_is_found_nowhere_or_twice() {
     let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
     is_found(SeededBug::LeavesNoTrace, 20, &checks, boxes);
+}
+
+/// What a broken rule of the protocols with homes harms.
+const HARM: [WorldCheck; 6] = [
+    WorldCheck::Owners,
+    WorldCheck::Values,
+    WorldCheck::Starvation,
+    WorldCheck::Panic,
+    WorldCheck::Leak,
+    WorldCheck::Linearizability,
+];
+
+/// Each rule of the protocols with homes that keeps messages of a line in order. Nodes have few
+/// frames, so that they evict.
+#[test]
+fn homes_and_holders_that_break_a_rule_are_found() {
+    for (plant, protocols) in [
+        (SeededBug::ServesOutOfOrder, &[Protocol::ScaleStore][..]),
+        (SeededBug::AcceptsEveryEviction, &[Protocol::Gam, Protocol::ScaleStore]),
+        (SeededBug::ForgetsEarly, &[Protocol::Gam, Protocol::ScaleStore]),
+        (SeededBug::EvictsUnanswered, &[Protocol::Gam, Protocol::ScaleStore]),
+    ] {
+        for &protocol in protocols {
+            let load = LinesLoad { lines: 12, writes: 30, dropped: 0, ..LinesLoad::default() };
+            let workload = Workload::Lines(load);
+            let homes =
+                |seed| Scenario { protocol, frames: 6, workload: workload.clone(), ..busy(seed) };
+            is_found(plant, 60, &HARM, homes);
+        }
+    }
+}
+
+/// The parts of a recovery, after two nodes have died or lost their lease.
+#[test]
+fn homes_that_recover_lines_badly_are_found() {
+    for plant in [SeededBug::HearsOneAnswer, SeededBug::LosesTheDuty] {
+        for protocol in [Protocol::Gam, Protocol::ScaleStore] {
+            is_found(plant, 60, &HARM, |seed| Scenario { protocol, ..mourning(seed) });
+        }
+    }
 }

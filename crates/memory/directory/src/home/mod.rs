@@ -123,7 +123,7 @@ impl Home {
             Message::Stuck { dead } => self.stuck(rules, dead, out),
             Message::Settled { era } => self.settled(from, era, out),
             Message::Rebased { era, hold, changed } => {
-                self.rebased(from, era, (hold, changed), out);
+                self.rebased(rules, from, era, (hold, changed), out);
             }
             // A faulty peer sent it.
             Message::Reply(_)

@@ -125,7 +125,7 @@ impl Home {
             out.push(Sent::node(node, settle));
         }
         if self.known.is_empty() {
-            self.conclude(out);
+            self.conclude(rules, out);
         }
     }
 
@@ -147,6 +147,7 @@ impl Home {
 
     pub(super) fn rebased(
         &mut self,
+        rules: &Rules,
         from: ComputeNodeId,
         era: Era,
         (hold, changed): (Hold, bool),
@@ -165,13 +166,13 @@ impl Home {
         if changed {
             recovery.changed = Some(from);
         }
-        if recovery.awaited.is_empty() {
-            self.conclude(out);
+        if recovery.awaited.is_empty() || !rules.hears_all {
+            self.conclude(rules, out);
         }
     }
 
     /// Names the holders anew, or declares the line lost.
-    fn conclude(&mut self, out: &mut Vec<Sent>) {
+    fn conclude(&mut self, rules: &Rules, out: &mut Vec<Sent>) {
         let Some(recovery) = &mut self.recovery else { return };
         let holder = |node| Holder { node, copies: 0 };
         let is_current =
@@ -180,7 +181,7 @@ impl Home {
         self.holders = match (recovery.exclusive, first) {
             (Some(node), _) => Holders::Exclusive(holder(node)),
             (None, Some(node)) => {
-                if recovery.changed.is_none() && !is_current {
+                if recovery.changed.is_none() && !is_current && rules.adopts {
                     (recovery.round, recovery.awaited) = (Round::Adopt, NodeSet::of(node));
                     let adopt = Message::Rebase { era: self.era, adopt: true };
                     return out.push(Sent::node(node, adopt));

@@ -50,3 +50,19 @@ fn a_home_that_evicts_in_a_transition() {
     let rules = Rules { conflicts: Conflicts::AtHome, stable_owner: false, ..Rules::SCALESTORE };
     refuted("no stable owner", rules, &[WRITER, READER], &["the memory has what no node has"]);
 }
+
+#[test]
+fn a_recovery_that_ends_with_the_first_answer() {
+    for rules in [Rules::SCALESTORE, Rules::GAM] {
+        let rules = Rules { hears_all: false, ..rules };
+        let clients = [WRITER.keeping().mortal(), READER.keeping(), READER.keeping()];
+        refuted("one answer", rules, &clients, &["the home knows the holders"]);
+    }
+}
+
+#[test]
+fn a_recovery_after_which_changes_are_at_no_node_with_the_duty() {
+    let rules = Rules { adopts: false, ..Rules::SCALESTORE };
+    let clients = [WRITER.keeping().mortal(), READER];
+    refuted("no duty", rules, &clients, &["the memory has what no node has"]);
+}
