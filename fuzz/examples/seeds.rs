@@ -36,6 +36,7 @@ fn main() -> Done {
     logs()?;
     wire()?;
     letters()?;
+    homes()?;
     histories()?;
     for seed in [1, 2, 3] {
         let scenario = Scenario::from_seed(seed, &SwarmChoice::default());
@@ -197,11 +198,30 @@ fn letters() -> Done {
         ("gave-up", 9 | 9 << 16, vec![]),
         ("mail", 10, vec![1, 2, 3]),
     ] {
-        let mut words = vec![first, 4096_u64, 1 << 16 | 1];
-        words.extend(rest);
-        words.resize(14, 0);
-        let bytes = words.iter().flat_map(|word: &u64| word.to_le_bytes());
-        put("letters", name, &[1].into_iter().chain(bytes).collect::<Vec<_>>())?;
+        put("letters", name, &message(first, rest))?;
+    }
+    Ok(())
+}
+
+fn message(first: u64, rest: Vec<u64>) -> Vec<u8> {
+    let mut words = vec![first, 4096_u64, 1 << 16 | 1];
+    words.extend(rest);
+    words.resize(14, 0);
+    let bytes = words.iter().flat_map(|word: &u64| word.to_le_bytes());
+    [1].into_iter().chain(bytes).collect()
+}
+
+/// Messages of GAM and ScaleStore.
+fn homes() -> Done {
+    let (to_home, from_home) = (1 << 8, 2 << 8);
+    for (name, first, rest) in [
+        ("request", 11 | to_home | 1 << 16, vec![4096]),
+        ("reply", 15 | from_home | 5 << 16 | 1 << 24 | 2 << 32, vec![6, 3 | 1 << 8]),
+        ("directive", 18 | 1 << 16 | 5 << 24 | 2 << 40, vec![4096]),
+        ("settle", 22 | from_home | 7 << 16 | 1 << 24, vec![4]),
+        ("lost", 26 | from_home | 3 << 16, vec![]),
+    ] {
+        put("homes", name, &message(first, rest))?;
     }
     Ok(())
 }

@@ -15,14 +15,8 @@ pub const TARGET: FuzzTarget = FuzzTarget { name: "letters", run, mutate, tried:
 /// # Panics
 /// When a field of an accepted message is outside of its range.
 pub fn run(data: &[u8]) -> String {
-    let Some((from, bytes)) = data.split_first() else { return "empty".to_owned() };
-    let from = ComputeNodeId::new(1 + from % ComputeNodeId::MAX).expect("a node");
-    let mut words = bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    });
-    let wire = Wire { from, body: std::array::from_fn(|_| words.next().unwrap_or(0)) };
+    let Some(wire) = wire(data) else { return "empty".to_owned() };
+    let from = wire.from;
     let Some((addr, message)) = read_message(&wire) else { return "none".to_owned() };
     assert_eq!(addr.bits(), wire.body[1], "another line");
     match message {
@@ -47,6 +41,18 @@ pub fn run(data: &[u8]) -> String {
 fn sent(what: &str, by: ComputeNodeId, from: ComputeNodeId) -> String {
     assert_eq!(by, from, "a message in the name of another node");
     what.to_owned()
+}
+
+/// The message of an input that is not empty.
+pub(super) fn wire(data: &[u8]) -> Option<Wire> {
+    let (from, bytes) = data.split_first()?;
+    let from = ComputeNodeId::new(1 + from % ComputeNodeId::MAX).expect("a node");
+    let mut words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    Some(Wire { from, body: std::array::from_fn(|_| words.next().unwrap_or(0)) })
 }
 
 fn within(request: &InvalidationRequest) {

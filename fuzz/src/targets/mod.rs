@@ -5,6 +5,7 @@ pub mod archive;
 pub mod frames;
 pub mod greetings;
 pub mod history;
+pub mod homes;
 pub mod letters;
 pub mod log;
 pub mod planted;
@@ -23,11 +24,12 @@ impl FuzzTarget {
 }
 
 /// All targets except [`planted`].
-pub const TARGETS: [FuzzTarget; 8] = [
+pub const TARGETS: [FuzzTarget; 9] = [
     log::TARGET,
     frames::TARGET,
     greetings::TARGET,
     letters::TARGET,
+    homes::TARGET,
     properties::TARGET,
     profile::TARGET,
     scenario::TARGET,

@@ -54,6 +54,11 @@ fn no_letter_breaks_what_reads_it() {
 }
 
 #[test]
+fn no_message_of_a_home_breaks_what_reads_it() {
+    reaches("homes", &["Request", "Reply", "Directive", "Settle", "Lost", "none"]);
+}
+
+#[test]
 fn no_property_file_breaks_what_reads_it() {
     reaches("properties", &["whole: ", "fuzzed.properties:0: unknown workload key"]);
 }

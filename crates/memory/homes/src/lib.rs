@@ -31,4 +31,4 @@ pub use directory::{Directory, agent};
 pub use latchwork_directory::{Conflicts, ReaderTakes, Rules};
 pub use line::DirectoryLine;
 pub use record::{Holders, Homes};
-pub use wire::DirectoryMessage;
+pub use wire::{DirectoryMessage, decode};

@@ -55,14 +55,23 @@ const FROM_HOME: u64 = 2 << 8;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectoryMessage {
     /// The sender.
-    pub(crate) from: ComputeNodeId,
+    pub from: ComputeNodeId,
     /// The sender is the home.
     pub(crate) from_home: bool,
     /// The receiver is meant as the home.
     pub(crate) to_home: bool,
     /// The dirty bounds that come with the line, or with the end of a tenure.
     pub(crate) dirty: DirtyBounds,
-    pub(crate) message: Message,
+    /// What the sender says.
+    pub message: Message,
+}
+
+impl DirectoryMessage {
+    /// The words of the message, without an envelope.
+    pub fn words(&self) -> Body {
+        let to = if self.to_home { Party::Home } else { Party::Node(self.from) };
+        encode(to, self.from_home, &self.message, self.dirty)
+    }
 }
 
 /// The words of a message without an envelope.
@@ -127,7 +136,7 @@ fn fields(bytes: &[u8]) -> u64 {
 
 /// Reads a message. `None` when `wire` is no message of this protocol. A peer of another version
 /// may send such words.
-pub(crate) fn decode(wire: &Wire) -> Option<DirectoryMessage> {
+pub fn decode(wire: &Wire) -> Option<DirectoryMessage> {
     let head = wire.body[0];
     let [_, _, a, b, c, d, ..] = head.to_le_bytes();
     let rest = wire.body[REST];
