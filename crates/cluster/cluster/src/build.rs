@@ -153,11 +153,21 @@ impl Blueprint {
         };
         let mut nodes = Vec::new();
         for node in self.compute {
-            nodes.push(new_node(parts(node).await?, config));
+            nodes.push(new_node(
+                parts(node).await?,
+                config.protocol,
+                config.directory_plant,
+                &config.selcc,
+            ));
         }
         let mut agents = Vec::new();
         for agent in self.agents {
-            agents.extend(new_agent(parts(agent).await?, config, checked));
+            agents.extend(new_agent(
+                parts(agent).await?,
+                config.protocol,
+                config.directory_plant,
+                checked,
+            ));
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes, agents })

@@ -155,7 +155,7 @@ impl Start {
             epochs,
             settings: NodeSettings::default(),
         };
-        let Some(agent) = new_agent(parts, &config, false) else { return Ok(None) };
+        let Some(agent) = new_agent(parts, protocol, None, false) else { return Ok(None) };
         drop((executor, port, handle));
         let config = ClusterConfig { line_size, ..config };
         let nodes = (Vec::new(), 0);

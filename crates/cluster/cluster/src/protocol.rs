@@ -13,11 +13,9 @@ pub(crate) use latchwork_homes::agent;
 use latchwork_homes::{Directory, Holders, Homes, Rules};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
-use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc};
+use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
 pub use latchwork_selcc::{describe, describe_atomic, describe_word, read_message};
 use latchwork_verbs::Region;
-
-use crate::ClusterConfig;
 
 macro_rules! protocols {
     ($($(#[$doc:meta])* $protocol:ident $name:literal,)*) => {
@@ -133,27 +131,40 @@ pub(crate) struct Agent {
 
 /// Builds the agent of a memory node. `None`: the protocol has no homes. `checked`: the agent
 /// writes its entries down for the [`Truth`].
-pub(crate) fn new_agent(parts: NodeParts, config: &ClusterConfig, checked: bool) -> Option<Agent> {
-    let Build::Directory(rules) = config.protocol.build() else { return None };
-    let rules = planted(rules, config);
+pub(crate) fn new_agent(
+    parts: NodeParts,
+    protocol: Protocol,
+    plant: DirectoryPlant,
+    checked: bool,
+) -> Option<Agent> {
+    let Build::Directory(rules) = protocol.build() else { return None };
+    let rules = seeded(rules, plant);
     let holders = checked.then(Arc::<Holders>::default);
     let directory = Directory::agent(rules, holders.clone());
     Some(Agent { node: Node::new(parts, directory), holders })
 }
 
 /// Builds a compute node that runs the protocol.
-pub(crate) fn new_node(parts: NodeParts, config: &ClusterConfig) -> Arc<Node> {
-    match config.protocol.build() {
+pub(crate) fn new_node(
+    parts: NodeParts,
+    protocol: Protocol,
+    plant: DirectoryPlant,
+    selcc: &SelccSettings,
+) -> Arc<Node> {
+    match protocol.build() {
         Build::LatchWord(policy) => {
-            let protocol = Selcc::new(policy, &parts.settings, config.selcc.clone());
+            let protocol = Selcc::new(policy, &parts.settings, selcc.clone());
             Node::new(parts, protocol)
         }
-        Build::Directory(rules) => Node::new(parts, Directory::new(planted(rules, config))),
+        Build::Directory(rules) => Node::new(parts, Directory::new(seeded(rules, plant))),
     }
 }
 
-fn planted(mut rules: Rules, config: &ClusterConfig) -> Rules {
-    if let Some(plant) = config.directory_plant {
+/// A mistake in the rules of a directory protocol that a test plants.
+type DirectoryPlant = Option<fn(&mut Rules)>;
+
+fn seeded(mut rules: Rules, plant: DirectoryPlant) -> Rules {
+    if let Some(plant) = plant {
         plant(&mut rules);
     }
     rules

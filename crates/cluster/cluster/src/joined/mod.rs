@@ -256,7 +256,7 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         };
-        let node = new_node(parts, &config);
+        let node = new_node(parts, config.protocol, config.directory_plant, &config.selcc);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let memory: Vec<_> = memory.into_iter().map(|(party, _)| party).collect();
