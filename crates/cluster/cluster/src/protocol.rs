@@ -14,8 +14,8 @@ use latchwork_homes::{Directory, Holders, Homes, Rules};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
-pub use latchwork_selcc::{describe, describe_atomic, describe_word, read_message};
-use latchwork_verbs::Region;
+pub use latchwork_selcc::{describe_atomic, describe_word, read_message};
+use latchwork_verbs::{GlobalAddr, Message, Region};
 
 macro_rules! protocols {
     ($($(#[$doc:meta])* $protocol:ident $name:literal,)*) => {
@@ -101,6 +101,17 @@ impl Protocol {
         match self.build() {
             Build::LatchWord(_) => LatchCount::NAMES,
             Build::Directory(_) => &[],
+        }
+    }
+}
+
+/// The line of a message between nodes, and the message as text.
+pub fn describe(message: &Message) -> (Option<GlobalAddr>, String) {
+    match latchwork_homes::describe(message) {
+        Some((line, text)) => (Some(line), text),
+        None => {
+            let line = read_message(message).map(|(line, _)| line);
+            (line, latchwork_selcc::describe(message))
         }
     }
 }

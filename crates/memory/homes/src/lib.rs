@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod describe;
 mod directory;
 mod drive;
 mod line;
@@ -27,6 +28,7 @@ mod record;
 mod serve_home;
 mod wire;
 
+pub use describe::describe;
 pub use directory::{Directory, agent};
 pub use latchwork_directory::{Conflicts, ReaderTakes, Rules};
 pub use line::DirectoryLine;

@@ -1,6 +1,6 @@
 //! Describes lines and batches as text.
 
-use latchwork_cluster::{describe, describe_atomic, read_message};
+use latchwork_cluster::{describe, describe_atomic};
 use latchwork_memnode::Geometry;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, WorkRequest};
 
@@ -56,9 +56,7 @@ pub(crate) fn batch(
 
 fn to_compute(geometry: Geometry, request: &WorkRequest) -> (Option<GlobalAddr>, String) {
     match request {
-        WorkRequest::Send(message) => {
-            (read_message(message).map(|(addr, _)| addr), describe(message))
-        }
+        WorkRequest::Send(message) => describe(message),
         WorkRequest::Write { local, .. } if local.len == geometry.line_size() => {
             (None, "WRITE line".to_owned())
         }

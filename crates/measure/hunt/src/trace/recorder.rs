@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use latchwork_cache::Ownership;
-use latchwork_cluster::{Node, Simulated, describe, describe_word as word, read_message};
+use latchwork_cluster::{Node, Simulated, describe, describe_word as word};
 use latchwork_memnode::Geometry;
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{GlobalAddr, Target, VerbError, WorkRequest};
@@ -78,7 +78,7 @@ impl Recorder {
                 TraceKind::Struck { batch, from, to }
             }
             BatchStep::Delivered(message) => {
-                line = read_message(message).map(|(addr, _)| addr);
+                line = describe(message).0;
                 TraceKind::Delivered { batch, from, to }
             }
             BatchStep::Completed(outcome) => {
@@ -113,8 +113,7 @@ impl Recorder {
 
     fn see_again(&mut self, sight: &Sight<'_>, from: TraceParty, to: TraceParty) {
         if let BatchStep::Delivered(message) = sight.what {
-            let line = read_message(message).map(|(addr, _)| addr);
-            let text = describe(message);
+            let (line, text) = describe(message);
             let result = "once more".to_owned();
             self.push(TraceKind::Delivered { batch: 0, from, to }, line, text, result);
         }
