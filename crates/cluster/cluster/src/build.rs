@@ -184,7 +184,7 @@ fn new_arena_of_agent(
     let id = agent(memory).expect("the configuration has an id for each agent");
     let cache = Cache::with_frames(config.frames_min(), config.line_size as usize)?;
     let arena = fabric.memory(memory).expect("a memory node of this fabric");
-    fabric.add_compute_node(id)?;
+    fabric.add_compute_node_at(id, memory)?;
     let key = fabric.register(id, arena)?;
     Ok((id, cache, key))
 }

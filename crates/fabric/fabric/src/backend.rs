@@ -141,6 +141,23 @@ impl AnyFabric {
         each!(AnyFabric, self, fabric => fabric.add_compute_node(id))
     }
 
+    /// Like [`add_compute_node`](AnyFabric::add_compute_node), for a node beside a memory node of
+    /// this process. In a world the two share a NIC. On other fabrics they share the process.
+    ///
+    /// # Errors
+    /// Those of [`add_compute_node`](AnyFabric::add_compute_node); in a world also
+    /// [`SetupError::UnknownMemoryNode`].
+    pub fn add_compute_node_at(
+        &self,
+        id: ComputeNodeId,
+        memory: MemoryNodeId,
+    ) -> Result<(), SetupError> {
+        match self {
+            AnyFabric::Sim(fabric) => fabric.add_compute_node_at(id, memory),
+            fabric => fabric.add_compute_node(id),
+        }
+    }
+
     /// Makes memory for regions that peers address. On shared memory of several processes the
     /// memory is a file that the peers can map. On all other fabrics, peers can address any
     /// registered [`Region`].

@@ -15,7 +15,7 @@ use crate::faults::{FaultCounts, Faults};
 use crate::gate::Gate;
 use crate::inbox::{Mailbox, SimInbox};
 use crate::nic::NicTimes;
-use crate::node::{MemoryNode, Node};
+use crate::node::{Host, MemoryNode, Node};
 use crate::passing::Passing;
 use crate::world::World;
 
@@ -77,6 +77,26 @@ impl SimFabric {
     /// # Errors
     /// [`SetupError::DuplicateNode`].
     pub fn add_compute_node(&self, id: ComputeNodeId) -> Result<(), SetupError> {
+        self.add_node(id, Host::new())
+    }
+
+    /// Like [`add_compute_node`](SimFabric::add_compute_node), on the host of a memory node. Both
+    /// share the NIC and the host's speed. They are cut off together, and a fence of one is a fence
+    /// of both.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownMemoryNode`] and [`SetupError::DuplicateNode`].
+    pub fn add_compute_node_at(
+        &self,
+        id: ComputeNodeId,
+        memory: MemoryNodeId,
+    ) -> Result<(), SetupError> {
+        let hosts = self.world.memory_hosts();
+        let host = hosts.get(usize::from(memory.0)).ok_or(SetupError::UnknownMemoryNode(memory))?;
+        self.add_node(id, Rc::clone(host))
+    }
+
+    fn add_node(&self, id: ComputeNodeId, host: Rc<Host>) -> Result<(), SetupError> {
         let mut nodes = self.world.nodes.borrow_mut();
         if nodes.len() <= id.index() {
             nodes.resize_with(id.index() + 1, || None);
@@ -86,7 +106,7 @@ impl SimFabric {
             return Err(SetupError::DuplicateNode(id));
         }
         let World { kernel, config, .. } = &*self.world;
-        *place = Some(Node::new(id, Mailbox::new(kernel.clone(), config.inbox_capacity)));
+        *place = Some(Node::new(id, host, Mailbox::new(kernel.clone(), config.inbox_capacity)));
         Ok(())
     }
 

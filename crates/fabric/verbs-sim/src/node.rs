@@ -9,7 +9,7 @@ use latchwork_verbs::{ComputeNodeId, Region};
 use crate::inbox::Mailbox;
 use crate::nic::NicQueues;
 
-/// The state that every node has.
+/// The state that every node has. A memory node and a compute node may share one host.
 pub(crate) struct Host {
     /// Whether requests to the node that have not begun fail.
     pub(crate) gone: Cell<bool>,
@@ -27,7 +27,7 @@ pub(crate) fn bit(node: ComputeNodeId) -> u64 {
 }
 
 impl Host {
-    fn new() -> Rc<Host> {
+    pub(crate) fn new() -> Rc<Host> {
         Rc::new(Host {
             gone: Cell::new(false),
             slowness: Cell::new(1),
@@ -69,10 +69,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(id: ComputeNodeId, mailbox: Mailbox) -> Rc<Node> {
+    pub(crate) fn new(id: ComputeNodeId, host: Rc<Host>, mailbox: Mailbox) -> Rc<Node> {
         Rc::new(Node {
             id,
-            host: Host::new(),
+            host,
             mailbox: Rc::new(mailbox),
             regions: RefCell::default(),
             dead: Cell::new(false),

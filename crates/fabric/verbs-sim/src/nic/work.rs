@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_simulation::Time;
@@ -11,6 +12,7 @@ use latchwork_verbs::{ComputeNodeId, MemoryNodeId};
 use super::queues::{NicQueues, Queue};
 use super::times::{PS_PER_NS, Ps, ps};
 use crate::fabric::SimFabric;
+use crate::node::Node;
 
 /// The node to which a NIC belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,16 +104,20 @@ fn duration(work: Ps) -> Duration {
 }
 
 impl SimFabric {
-    /// The work of the NICs of all nodes so far: memory nodes first, each kind in the order of ids.
+    /// The work of all NICs so far: those of memory nodes first, each kind in the order of ids. A
+    /// NIC that a compute node shares with a memory node counts as that of the memory node.
     pub fn nic_work(&self) -> Vec<NicWork> {
         let now: Time = self.kernel().now();
-        let memory =
-            self.world.memory_hosts().into_iter().zip(0..).map(|(host, id)| {
-                NicWork::of(NicOwner::Memory(MemoryNodeId(id)), &host.nic, ps(now))
-            });
+        let hosts = self.world.memory_hosts();
+        let memory = hosts
+            .iter()
+            .zip(0..)
+            .map(|(host, id)| NicWork::of(NicOwner::Memory(MemoryNodeId(id)), &host.nic, ps(now)));
         let compute = self.world.compute_nodes();
+        let is_own = |node: &&Rc<Node>| !hosts.iter().any(|host| Rc::ptr_eq(host, &node.host));
         let compute = compute
             .iter()
+            .filter(is_own)
             .map(|node| NicWork::of(NicOwner::Compute(node.id), &node.host.nic, ps(now)));
         memory.chain(compute).collect()
     }

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_verbs::contract::{Harness, Script};
-use latchwork_verbs::{ComputeNodeId, LocalBuffer, MemoryNodeId, RegionKey, Target, WorkRequest};
+use latchwork_verbs::{
+    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, RegionKey, SetupError, Target, VerbError,
+    WorkRequest,
+};
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig};
 
 use crate::world::{World, profile};
@@ -197,6 +200,52 @@ fn posting_and_polling_cost_the_worker_time() {
     spent.set(handle.now() - before);
     assert_eq!(completions, 3);
     assert_eq!(spent.get(), Duration::from_nanos(3 * cpu.poll_ns));
+}
+
+#[test]
+fn a_node_at_a_memory_node_shares_its_nic_and_its_fate() {
+    // A READ costs 20 ns to issue and 30 ns to serve.
+    let profile =
+        NicProfile { send_read_rate_mops: 50.0, serve_read_rate_mops: 1e3 / 30.0, ..profile() };
+    let profile = NicProfile { cpu: CpuProfile::default(), ..profile };
+    let config = SimConfig { reads_max: 1 << 20, requests_max: 1 << 20, ..SimConfig::nic(profile) };
+    // The time while node 1 reads the first memory node, and node 9 reads node 2.
+    let both = |is_shared: bool| {
+        let world = World::new(1, config.clone());
+        let (agent, first) = (node(9), MemoryNodeId(0));
+        match is_shared {
+            true => world.fabric.add_compute_node_at(agent, first).unwrap(),
+            false => world.fabric.add_compute_node(agent).unwrap(),
+        }
+        world.fabric.register(agent, world.fabric.memory(first).unwrap()).unwrap();
+        let reads = |from: u8, to: Target| {
+            Script::new(node(from), move |worker| async move {
+                let posted = (0..500).map(|_| worker.post(to, &[read(8)]).unwrap());
+                for token in posted.collect::<Vec<_>>() {
+                    worker.wait(token).await.unwrap();
+                }
+            })
+        };
+        world.run(vec![reads(1, MEMORY), reads(9, Target::Compute(node(2), 0))]);
+        let nics = world.fabric.nic_work().len();
+        (world.kernel.now().as_nanos(), nics)
+    };
+    let ((apart, nics_apart), (shared, nics)) = (both(false), both(true));
+    assert!((500 * 30..500 * 30 + 4_000).contains(&apart), "{apart}");
+    assert!((500 * 50..500 * 50 + 4_000).contains(&shared), "{shared}");
+    assert_eq!(nics + 1, nics_apart, "the work of a NIC counts once");
+
+    let world = World::new(1, SimConfig::default());
+    world.fabric.add_compute_node_at(node(9), MemoryNodeId(0)).unwrap();
+    let missing = world.fabric.add_compute_node_at(node(10), MemoryNodeId(77)).unwrap_err();
+    assert_eq!(missing, SetupError::UnknownMemoryNode(MemoryNodeId(77)));
+    world.fabric.lose_memory_node(MemoryNodeId(0)).unwrap();
+    world.run(vec![Script::new(node(1), |worker| async move {
+        let target = Target::Compute(node(9), 0);
+        let message = Message { from: node(1), body: [0; Message::WORDS] };
+        let token = worker.post(target, &[WorkRequest::Send(message)]).unwrap();
+        assert_eq!(worker.wait(token).await.unwrap_err(), VerbError::Disconnected { target });
+    })]);
 }
 
 #[test]
