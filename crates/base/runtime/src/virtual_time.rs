@@ -180,6 +180,12 @@ impl Power {
         self.with_cpu(|cpu| cpu.slow_down(times));
     }
 
+    /// Gives the worker `percent` percent of its core from now on: its work takes longer by the
+    /// factor 100 / `percent`. The default is 100.
+    pub fn take_share(&self, percent: u32) {
+        self.with_cpu(|cpu| cpu.take_share(percent));
+    }
+
     /// The CPU time that the worker has used so far ([`Cpu::worked`]), or zero when the worker was
     /// dropped.
     pub fn worked(&self) -> Duration {

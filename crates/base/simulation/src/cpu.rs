@@ -16,6 +16,8 @@ pub struct Cpu {
     kernel: Kernel,
     free_at: Cell<Time>,
     slowness: Cell<u32>,
+    /// The share of the core, in percent.
+    share: Cell<u32>,
     /// The sum of all charged time.
     charged: Cell<Duration>,
 }
@@ -27,6 +29,7 @@ impl Cpu {
             kernel: kernel.clone(),
             free_at: Cell::new(Time::ZERO),
             slowness: Cell::new(1),
+            share: Cell::new(100),
             charged: Cell::new(Duration::ZERO),
         }
     }
@@ -43,11 +46,15 @@ impl Cpu {
         self.kernel.now()
     }
 
-    /// Adds `cost` to the worker's clock, multiplied if the CPU was slowed down.
+    /// Adds `cost` to the worker's clock, multiplied if the CPU was slowed down or the worker has
+    /// only a share of it.
     #[inline]
     pub fn charge(&self, cost: Duration) {
         strict_assert!(self.slowness.get() >= 1, "work does not take less than its time");
-        let cost = cost.saturating_mul(self.slowness.get());
+        let mut cost = cost.saturating_mul(self.slowness.get());
+        if self.share.get() != 100 {
+            cost = cost.saturating_mul(100) / self.share.get();
+        }
         let before = self.now();
         self.free_at.set(self.now() + cost);
         strict_assert!(self.free_at.get() >= before, "the clock of a worker runs backwards");
@@ -72,6 +79,12 @@ impl Cpu {
     pub fn slow_down(&self, times: u32) {
         self.slowness.set(times.max(1));
         strict_assert_ne!(self.slowness.get(), 0);
+    }
+
+    /// Gives the worker `percent` percent of the core, 1 to 100: the cost of work that is charged
+    /// from now on is multiplied by 100 / `percent`. The default is 100.
+    pub fn take_share(&self, percent: u32) {
+        self.share.set(percent.clamp(1, 100));
     }
 
     /// Pauses the worker for `duration`, from the end of the work charged so far. The duration does

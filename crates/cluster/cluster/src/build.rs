@@ -156,7 +156,7 @@ impl Blueprint {
             nodes.push(new_node(
                 parts(node).await?,
                 config.protocol,
-                config.directory_plant,
+                config.directory_changes(),
                 &config.selcc,
             ));
         }
@@ -165,7 +165,7 @@ impl Blueprint {
             agents.extend(new_agent(
                 parts(agent).await?,
                 config.protocol,
-                config.directory_plant,
+                config.directory_changes(),
                 checked,
             ));
         }
@@ -265,6 +265,11 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     let turns = (config.compute_nodes * config.workers).div_ceil(cores);
     let limit = ExecutorConfig::default().yield_limit;
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
+}
+
+/// The configuration of a handler of an agent, one for each core.
+pub(crate) fn agent_config(config: &ClusterConfig, core: u8) -> ExecutorConfig {
+    handler_config(config, (usize::MAX >> 1) - usize::from(core))
 }
 
 /// The configuration of a handler. An idle handler never spins: it yields before each of two idle

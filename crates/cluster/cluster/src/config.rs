@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_engine::NodeSettings;
-use latchwork_homes::Rules;
+use latchwork_homes::{HomeSettings, Percent, Rules};
 use latchwork_memnode::{Geometry, PoolSettings};
 use latchwork_selcc::SelccSettings;
 use latchwork_verbs::ComputeNodeId;
@@ -59,6 +59,8 @@ pub struct ClusterConfig {
     pub node: NodeSettings,
     /// The settings of each compute node that only SELCC and SEL have.
     pub selcc: SelccSettings,
+    /// The settings of the agents and of the rules that only GAM and ScaleStore have.
+    pub homes: HomeSettings,
     /// A mistake in the rules of GAM and ScaleStore that a test plants, to show that checks detect
     /// the harm.
     pub directory_plant: Option<fn(&mut Rules)>,
@@ -85,6 +87,7 @@ impl Default for ClusterConfig {
             protocol: Protocol::default(),
             node: NodeSettings::default(),
             selcc: SelccSettings::default(),
+            homes: HomeSettings::default(),
             directory_plant: None,
             pool: PoolSettings::default(),
         }
@@ -120,6 +123,30 @@ pub enum ConfigError {
         protocol: Protocol,
         /// The given number of nodes of both kinds.
         given: usize,
+    },
+    /// The protocol lacks a setting that was changed.
+    #[error("{protocol} has no setting {setting}: use {having}, or leave it out")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// The protocol.
+        protocol: Protocol,
+        /// The protocols that have the setting.
+        having: String,
+    },
+    /// Threads cannot get a part of a core.
+    #[error("home-share {given} needs a simulation: use 100, or leave it out")]
+    HomeShare {
+        /// The given percentage.
+        given: u32,
+    },
+    /// The agents would not have a setting that was changed.
+    #[error(
+        "{setting} is not for a cluster of processes, where the memory nodes run the agents: leave it out"
+    )]
+    OfAgentsElsewhere {
+        /// The setting.
+        setting: &'static str,
     },
     /// There is no worker.
     #[error("a compute node needs at least one worker")]
@@ -201,6 +228,16 @@ impl ClusterConfig {
         Cache::footprint(self.frames_min(), self.line_size as usize)
     }
 
+    /// The handlers of each agent. An agent without one would serve no request.
+    pub(crate) fn home_cores(&self) -> u8 {
+        self.homes.home_cores.max(1)
+    }
+
+    /// What changes the rules of GAM and ScaleStore: the settings, and the mistake of a test.
+    pub(crate) fn directory_changes(&self) -> (&HomeSettings, Option<fn(&mut Rules)>) {
+        (&self.homes, self.directory_plant)
+    }
+
     pub(crate) fn frames_min(&self) -> usize {
         FRAMES_MIN
     }
@@ -228,6 +265,7 @@ impl ClusterConfig {
             let (protocol, given) = (self.protocol, self.compute_nodes + self.memory_nodes);
             return Err(ConfigError::Agents { protocol, given });
         }
+        self.check_settings()?;
         if self.workers == 0 {
             return Err(ConfigError::Workers);
         }
@@ -253,6 +291,23 @@ impl ClusterConfig {
             return Err(ConfigError::CacheTooLarge { given: cache_bytes, most: ARENA_MAX });
         }
         Ok(geometry)
+    }
+}
+
+/// Checks what threads cannot do, but a simulation can.
+pub(crate) fn check_threads(config: &ClusterConfig) -> Result<(), ConfigError> {
+    match config.homes.home_share {
+        Percent::ALL => Ok(()),
+        share => Err(ConfigError::HomeShare { given: share.get() }),
+    }
+}
+
+/// Checks that no setting of the homes was changed. Agents of other processes have the defaults.
+#[cfg(feature = "processes")]
+pub(crate) fn check_processes(config: &ClusterConfig) -> Result<(), ConfigError> {
+    match config.changed_home_settings().next() {
+        None => Ok(()),
+        Some(setting) => Err(ConfigError::OfAgentsElsewhere { setting }),
     }
 }
 
@@ -285,6 +340,20 @@ mod tests {
             wrong(|c| c.cache_frames = Some(3)).contains("3 lines is below the working minimum")
         );
         assert!(wrong(|c| c.cache_frames = Some(usize::MAX)).contains("274877906944"));
+    }
+
+    #[cfg(feature = "processes")]
+    #[test]
+    fn processes_take_no_setting_that_agents_elsewhere_would_not_have() {
+        let mut config = ClusterConfig { protocol: Protocol::ScaleStore, ..Default::default() };
+        config.set("chaining", "on").expect("the default");
+        assert_eq!(check_processes(&config), Ok(()));
+        for (setting, text) in [("chaining", "fifo"), ("home-cores", "2")] {
+            let mut config = config.clone();
+            config.set(setting, text).expect("a value");
+            let line = check_processes(&config).expect_err("not everywhere").to_string();
+            assert!(line.starts_with(setting) && line.contains("leave it out"), "{line}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use latchwork_verbs_shm as shm;
 
 use crate::ClusterConfig;
 use crate::build::{Blueprint, ClusterError, Member, Nodes, worker_config};
+use crate::config::check_threads;
 use crate::host::Host;
 use crate::ports::Ports;
 
@@ -36,6 +37,7 @@ impl Embedded {
     /// Like [`start`](Embedded::start).
     pub fn start_on(config: ClusterConfig, threaded: Threaded) -> Result<Embedded, ClusterError> {
         config.check()?;
+        check_threads(&config)?;
         let clock = Clock::start();
         let fabric = AnyFabric::from(threaded.clone());
         let blueprint = Blueprint::new(&fabric, &config)?;
@@ -65,9 +67,14 @@ impl Embedded {
         &self.0.nodes
     }
 
-    /// The sum of the counters of all workers.
+    /// The agents of the memory nodes, if the protocol has homes.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.0.agents.iter()
+    }
+
+    /// The sum of the counters of all workers, with those of the agents.
     pub fn counters(&self) -> Counters {
-        self.nodes().iter().map(|node| node.counters()).sum()
+        self.nodes().iter().chain(self.agents()).map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node, each on its own thread. Returns the

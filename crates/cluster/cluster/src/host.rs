@@ -14,7 +14,9 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::ComputeNodeId;
 
 use crate::ClusterConfig;
-use crate::build::{ClusterError, Member, handler_config, name_of_worker, worker_config};
+use crate::build::{
+    ClusterError, Member, agent_config, handler_config, name_of_worker, worker_config,
+};
 use crate::ports::Ports;
 
 /// The running compute nodes of this process. Dropping the host ends the handlers.
@@ -26,6 +28,8 @@ pub(crate) struct Host {
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The index of the first of these nodes among all compute nodes, from 0.
     pub(crate) first: usize,
+    /// The agents of the memory nodes of this process.
+    pub(crate) agents: Vec<Arc<Node>>,
     handlers: Vec<Handler>,
 }
 
@@ -50,12 +54,17 @@ impl Host {
             ports.prefault();
             nodes.iter().for_each(|node| node.cache().arena().prefault());
         }
-        let mut host = Host { config, clock, ports, pool, nodes, first, handlers: Vec::new() };
-        for agent in &agents {
-            let own = handler_config(&host.config, usize::MAX >> 1);
-            let memory = ComputeNodeId::MAX - agent.id().get();
-            let handler = host.start_handler(agent, own, format!("agent{memory}"))?;
-            host.handlers.push(handler);
+        let handlers = Vec::new();
+        let mut host = Host { config, clock, ports, pool, nodes, first, agents, handlers };
+        for index in 0..host.agents.len() {
+            for core in 0..host.config.home_cores() {
+                let agent = &host.agents[index];
+                let memory = ComputeNodeId::MAX - agent.id().get();
+                let (own, name) =
+                    (agent_config(&host.config, core), format!("agent{memory}-{core}"));
+                let handler = host.start_handler(agent, own, name)?;
+                host.handlers.push(handler);
+            }
         }
         for own in 0..host.nodes.len() {
             let index = host.first + own;

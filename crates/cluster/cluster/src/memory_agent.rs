@@ -155,7 +155,9 @@ impl Start {
             epochs,
             settings: NodeSettings::default(),
         };
-        let Some(agent) = new_agent(parts, protocol, None, false) else { return Ok(None) };
+        let Some(agent) = new_agent(parts, protocol, config.directory_changes(), false) else {
+            return Ok(None);
+        };
         drop((executor, port, handle));
         let config = ClusterConfig { line_size, ..config };
         let nodes = (Vec::new(), 0);

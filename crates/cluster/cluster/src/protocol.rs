@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
 pub(crate) use latchwork_homes::agent;
-use latchwork_homes::{Directory, Holders, Homes, Rules};
+use latchwork_homes::{Conflicts, Directory, Holders, HomeSettings, Homes, Rules};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
@@ -96,6 +96,14 @@ impl Protocol {
         matches!(self.build(), Build::Directory(_))
     }
 
+    /// Whether the requesters resolve conflicts, so that there are several ways to do so.
+    pub(crate) const fn has_ways_of_conflict(self) -> bool {
+        match self.build() {
+            Build::LatchWord(_) => false,
+            Build::Directory(rules) => !matches!(rules.conflicts, Conflicts::AtHome),
+        }
+    }
+
     /// The names of the counts that only this protocol has.
     pub(crate) const fn own_counts(self) -> &'static [&'static str] {
         match self.build() {
@@ -145,11 +153,11 @@ pub(crate) struct Agent {
 pub(crate) fn new_agent(
     parts: NodeParts,
     protocol: Protocol,
-    plant: DirectoryPlant,
+    changes: Changes<'_>,
     checked: bool,
 ) -> Option<Agent> {
     let Build::Directory(rules) = protocol.build() else { return None };
-    let rules = seeded(rules, plant);
+    let rules = changed(rules, changes);
     let holders = checked.then(Arc::<Holders>::default);
     let directory = Directory::agent(rules, holders.clone());
     Some(Agent { node: Node::new(parts, directory), holders })
@@ -159,7 +167,7 @@ pub(crate) fn new_agent(
 pub(crate) fn new_node(
     parts: NodeParts,
     protocol: Protocol,
-    plant: DirectoryPlant,
+    changes: Changes<'_>,
     selcc: &SelccSettings,
 ) -> Arc<Node> {
     match protocol.build() {
@@ -167,14 +175,16 @@ pub(crate) fn new_node(
             let protocol = Selcc::new(policy, &parts.settings, selcc.clone());
             Node::new(parts, protocol)
         }
-        Build::Directory(rules) => Node::new(parts, Directory::new(seeded(rules, plant))),
+        Build::Directory(rules) => Node::new(parts, Directory::new(changed(rules, changes))),
     }
 }
 
-/// A mistake in the rules of a directory protocol that a test plants.
-type DirectoryPlant = Option<fn(&mut Rules)>;
+/// The settings of the homes, and a mistake in the rules that a test plants.
+type Changes<'a> = (&'a HomeSettings, Option<fn(&mut Rules)>);
 
-fn seeded(mut rules: Rules, plant: DirectoryPlant) -> Rules {
+/// The rules of a directory protocol with these changes.
+fn changed(rules: Rules, (homes, plant): Changes<'_>) -> Rules {
+    let mut rules = homes.apply(rules);
     if let Some(plant) = plant {
         plant(&mut rules);
     }

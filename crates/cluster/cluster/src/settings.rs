@@ -2,10 +2,11 @@
 //! make keys, and experiments make loops. The engine and each protocol have a table in it.
 
 use latchwork_engine::{NamedSettings, NodeSettings, Setting};
+use latchwork_homes::HomeSettings;
 use latchwork_selcc::SelccSettings;
 use thiserror::Error;
 
-use crate::ClusterConfig;
+use crate::{ClusterConfig, ConfigError, Protocol};
 
 /// Why a setting cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum SettingError {
 }
 
 /// The tables of the protocols.
-const PROTOCOLS: [&[Setting]; 1] = [SelccSettings::TABLE];
+const PROTOCOLS: [&[Setting]; 2] = [SelccSettings::TABLE, HomeSettings::TABLE];
 
 impl ClusterConfig {
     /// All settings of compute nodes that a user may change, whatever the protocol.
@@ -49,8 +50,48 @@ impl ClusterConfig {
         all
     }
 
-    fn parts(&self) -> [&dyn NamedSettings; 2] {
-        [&self.node, &self.selcc]
+    /// The settings of the protocols with homes, which the other protocols refuse.
+    pub fn home_settings() -> &'static [Setting] {
+        HomeSettings::TABLE
+    }
+
+    fn parts(&self) -> [&dyn NamedSettings; 3] {
+        [&self.node, &self.selcc, &self.homes]
+    }
+
+    /// Checks that the protocol has the setting of this name, which is one of
+    /// [`home_settings`](ClusterConfig::home_settings). Protocols ignore the other settings that
+    /// they do not have.
+    ///
+    /// # Errors
+    /// One line with the protocols that have the setting.
+    pub fn check_setting(&self, name: &str) -> Result<(), ConfigError> {
+        let Some(setting) = HomeSettings::TABLE.iter().find(|setting| setting.name == name) else {
+            return Ok(());
+        };
+        let has = match HomeSettings::OF_AGENTS.contains(&name) {
+            true => Protocol::has_homes,
+            false => Protocol::has_ways_of_conflict,
+        };
+        if has(self.protocol) {
+            return Ok(());
+        }
+        let having: Vec<_> = Protocol::ALL.into_iter().filter(|protocol| has(*protocol)).collect();
+        let having: Vec<_> = having.into_iter().map(Protocol::name).collect();
+        let (setting, protocol) = (setting.name, self.protocol);
+        Err(ConfigError::Setting { setting, protocol, having: having.join(" or ") })
+    }
+
+    /// Checks that the protocol has all settings that differ from their defaults.
+    pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
+        self.changed_home_settings().try_for_each(|name| self.check_setting(name))
+    }
+
+    /// The settings of the homes that differ from their defaults.
+    pub(crate) fn changed_home_settings(&self) -> impl Iterator<Item = &'static str> {
+        let default = HomeSettings::default();
+        let names = HomeSettings::TABLE.iter().map(|setting| setting.name);
+        names.filter(move |name| self.homes.value(name) != default.value(name))
     }
 
     /// The value of the setting of this name, as text that [`set`](ClusterConfig::set) takes.
@@ -64,7 +105,7 @@ impl ClusterConfig {
     /// # Errors
     /// One line, when no such setting exists or the setting cannot have this value.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
-        let parts: [&mut dyn NamedSettings; 2] = [&mut self.node, &mut self.selcc];
+        let parts: [&mut dyn NamedSettings; 3] = [&mut self.node, &mut self.selcc, &mut self.homes];
         let all = Self::settings();
         match parts.into_iter().find_map(|part| part.set(name, text)) {
             Some(true) => Ok(()),
@@ -118,14 +159,51 @@ mod tests {
         assert!(names.join(" ").contains("dirty-bounds forwarding release linger takeover"));
     }
 
+    /// Hunts draw variants from all settings for all protocols.
+    #[test]
+    fn a_setting_that_a_protocol_refuses_is_not_drawn() {
+        assert!(ClusterConfig::home_settings().iter().all(|setting| setting.tries.is_empty()));
+    }
+
+    #[test]
+    fn a_protocol_without_the_setting_refuses_it_and_names_those_that_have_it() {
+        for (name, text, having) in [
+            ("home-cores", "2", &["gam", "scalestore"][..]),
+            ("home-share", "50", &["gam", "scalestore"]),
+            ("chaining", "fifo", &["scalestore"]),
+            ("chaining", "polling", &["scalestore"]),
+            ("reader-takes", "move", &["scalestore"]),
+        ] {
+            for protocol in Protocol::ALL {
+                let mut config = ClusterConfig { protocol, ..ClusterConfig::default() };
+                config.set(name, text).expect("a value");
+                let has = having.contains(&protocol.name());
+                assert_eq!(config.check().is_ok(), has, "{name} {protocol}");
+                assert_eq!(config.check_setting(name).is_ok(), has, "{name} {protocol}");
+                let Err(error) = config.check() else { continue };
+                let line = error.to_string();
+                let would_do = format!("use {}", having.join(" or "));
+                assert!(line.contains(name) && line.contains(&would_do), "{line}");
+                assert!(!line.contains('\n'), "{line}");
+            }
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_one_line_with_what_would_do() {
         let mut config = ClusterConfig::default();
         let line = config.set("pauses", "2us").unwrap_err().to_string();
         assert!(line.contains("pauses") && line.contains("pause-max"), "{line}");
-        for (name, text, would_do) in
-            [("pause", "2d", "20us"), ("evict-batch", "0", "from 1"), ("deadline", "0", "from 1ns")]
-        {
+        for (name, text, would_do) in [
+            ("pause", "2d", "20us"),
+            ("evict-batch", "0", "from 1"),
+            ("deadline", "0", "from 1ns"),
+            ("home-cores", "0", "from 1 to 255"),
+            ("home-share", "0", "from 1 to 100"),
+            ("home-share", "101", "from 1 to 100"),
+            ("chaining", "off", "on or fifo or polling"),
+            ("reader-takes", "", "copy or move"),
+        ] {
             let line = config.set(name, text).unwrap_err().to_string();
             assert!(line.contains(name) && !line.contains('\n'), "{line}");
             assert!(line.contains(would_do), "{line}");

@@ -18,7 +18,8 @@ use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
 use crate::build::{
-    Blueprint, ClusterError, Member, Nodes, handler_config, name_of_worker, worker_config,
+    Blueprint, ClusterError, Member, Nodes, agent_config, handler_config, name_of_worker,
+    worker_config,
 };
 use crate::costs::cpu_costs;
 use crate::protocol;
@@ -104,8 +105,11 @@ impl Simulated {
             powers.push((index, actor.power()));
             handlers.push((actor, worker));
         }
-        for agent in &nodes.agents {
-            let actor = VirtualWorker::spawn(&kernel, handler_config(&config, usize::MAX >> 1));
+        let cores = 0..config.home_cores();
+        let places = nodes.agents.iter().flat_map(|agent| cores.clone().map(move |c| (agent, c)));
+        for (agent, core) in places {
+            let actor = VirtualWorker::spawn(&kernel, agent_config(&config, core));
+            actor.power().take_share(config.homes.home_share.get());
             let handle = actor.handle();
             let port = Port::new(&fabric, agent.node.id(), &handle)?;
             let inbox = fabric.inbox(agent.node.id())?;
@@ -133,8 +137,8 @@ impl Simulated {
     /// Asserts what holds between any two events of the world.
     fn check(&self) {
         let nodes = self.nodes.nodes.len();
-        let handlers = nodes + self.nodes.agents.len();
-        assert_eq!(self.handlers.len(), handlers, "every node and every agent has a handler");
+        let of_agents = self.nodes.agents.len() * usize::from(self.config.home_cores());
+        assert_eq!(self.handlers.len(), nodes + of_agents, "a node or a core has no handler");
         assert_eq!(self.leases.len(), nodes, "every node has a lease");
         assert_eq!(self.dead.borrow().len(), nodes, "every node lives or is dead");
         let powers = self.powers.borrow();
@@ -170,6 +174,11 @@ impl Simulated {
         &self.nodes.nodes
     }
 
+    /// The agents of the memory nodes, if the protocol has homes.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.agents.iter().map(|agent| &agent.node)
+    }
+
     /// What the protocol itself says of the owners of lines, for checks.
     pub fn truth(&self) -> Box<dyn Truth> {
         let memory = |node| self.network.memory(MemoryNodeId(node)).expect("a memory node");
@@ -178,9 +187,9 @@ impl Simulated {
         protocol::truth(self.config.protocol, geometry, memories, &self.nodes.agents)
     }
 
-    /// The counters of all workers.
+    /// The sum of the counters of all workers, with those of the agents.
     pub fn counters(&self) -> Counters {
-        self.nodes().iter().map(|node| node.counters()).sum()
+        self.nodes().iter().chain(self.agents()).map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node until all have ended, for at most `limit`

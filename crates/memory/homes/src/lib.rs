@@ -26,6 +26,7 @@ mod drive;
 mod line;
 mod record;
 mod serve_home;
+mod settings;
 mod wire;
 
 pub use describe::describe;
@@ -33,4 +34,5 @@ pub use directory::{Directory, agent};
 pub use latchwork_directory::{Conflicts, ReaderTakes, Rules};
 pub use line::DirectoryLine;
 pub use record::{Holders, Homes};
+pub use settings::{Chaining, HomeSettings, Percent, Taken};
 pub use wire::{DirectoryMessage, decode};

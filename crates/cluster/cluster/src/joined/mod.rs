@@ -33,6 +33,7 @@ use latchwork_runtime::{Clock, Executor, RealDriver, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::build::{Member, worker_config};
+use crate::config::check_processes;
 use crate::host::Host;
 use crate::ports::Ports;
 use crate::protocol::new_node;
@@ -195,6 +196,7 @@ impl Begun {
         patience: StartPatience<'_>,
     ) -> Result<Begun, JoinError> {
         let geometry = config.check()?;
+        check_processes(&config)?;
         let me = membership.me();
         let NodeName::Compute(id) = me.node else {
             return Err(JoinError::NotCompute { node: me.node });
@@ -256,7 +258,7 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         };
-        let node = new_node(parts, config.protocol, config.directory_plant, &config.selcc);
+        let node = new_node(parts, config.protocol, config.directory_changes(), &config.selcc);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let memory: Vec<_> = memory.into_iter().map(|(party, _)| party).collect();

@@ -6,6 +6,7 @@ mod directory;
 mod fairness;
 mod faults;
 mod footprint;
+mod homes;
 mod idle;
 #[cfg(feature = "processes")]
 mod joined;

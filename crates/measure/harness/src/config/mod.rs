@@ -25,7 +25,8 @@
 //! - A flag also hides flags of weaker sources that it excludes.
 //! - A name that no program knows is an error.
 //! - A setting is a flag that `--help` does not show. `--set NAME=VALUE` and the setting's own name
-//!   mean the same in a file and in the environment. The command line takes only `--set`.
+//!   mean the same in a file and in the environment. The command line takes only `--set`, except
+//!   for the settings of the homes.
 
 mod check;
 mod environment;
@@ -49,6 +50,7 @@ use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use latchwork_files::Named;
 
 use crate::AppError;
+use crate::flags::is_of_homes;
 use crate::log::Filter;
 use crate::parse::one_line;
 use given::{Given, Origin};
@@ -169,7 +171,8 @@ pub fn command_line<C: CommandFactory + FromArgMatches>(
 /// The flags and settings that a command line gives.
 fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, AppError> {
     let mut given = given::on_command_line(known.flags, alone);
-    if let Some(given) = given.iter().find(|given| given.flag.is_setting) {
+    let is_no_flag = |given: &&Given| given.flag.is_setting && !is_of_homes(&given.flag.name);
+    if let Some(given) = given.iter().find(is_no_flag) {
         let (name, values) = (&given.flag.name, given.values.join(OsStr::new(",")));
         let line = format!(
             "--{name}: {name} is a setting, not a flag; write --set {name}={}",
@@ -284,11 +287,10 @@ impl Places {
             text.match_indices(flag).any(|(at, _)| ends(at))
         };
         let is_named = |given: &&Given| {
-            let flag = match given.flag.is_setting {
-                true => format!("--set {}", given.flag.name),
-                false => format!("--{}", given.flag.name),
-            };
-            !matches!(given.origin, Origin::CommandLine | Origin::Set) && names(&flag)
+            let name = &given.flag.name;
+            let is_named = given.flag.is_setting && names(&format!("--set {name}"))
+                || names(&format!("--{name}"));
+            !matches!(given.origin, Origin::CommandLine | Origin::Set) && is_named
         };
         let place = |given: &Given| {
             let dashes = if given.flag.is_setting { "" } else { "--" };

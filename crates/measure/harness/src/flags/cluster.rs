@@ -136,8 +136,10 @@ impl ClusterFlags {
     /// Refuses flags that have no effect on this fabric.
     ///
     /// # Errors
-    /// `--memory-mb` in a cluster of processes, whose memory nodes have their own flag.
+    /// `--memory-mb` in a cluster of processes, whose memory nodes have their own flag; settings of
+    /// the homes that the fabric cannot have.
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
+        self.settings.check_fabric(fabric)?;
         match (fabric, self.memory_mb) {
             (FabricChoice::Joined(_), Some(mib)) => Err(FlagError(format!(
                 "--memory-mb {mib}: memory nodes are processes of their own, with their own --memory-mb; leave it out"
@@ -163,6 +165,9 @@ impl ClusterFlags {
             ConfigError::Agents { .. } => {
                 format!("--compute-nodes, --memory-nodes: {error}")
             }
+            ConfigError::Setting { setting, .. } => format!("--{setting}: {error}"),
+            ConfigError::HomeShare { .. } => format!("--home-share: {error}"),
+            ConfigError::OfAgentsElsewhere { setting } => format!("--{setting}: {error}"),
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
@@ -298,6 +303,11 @@ mod tests {
             ("--join file:/x --set tls-cert=c", "provided: --set tls-key=<FILE>", "tls-ca=<FILE>"),
             ("--set pause", "--set pause: use NAME=VALUE", "test --help-settings"),
             ("--cache-mb 256MB", "--cache-mb", "256M"),
+            ("--home-cores 0", "--home-cores", "from 1 to 255"),
+            ("--home-share 0", "--home-share", "from 1 to 100"),
+            ("--chaining off", "--chaining", "on or fifo or polling"),
+            ("--reader-takes all", "--reader-takes", "copy or move"),
+            ("--set chaining=fifo --chaining on", "--set chaining: it is given twice", "leave one"),
         ] {
             let line = parse(arguments).expect_err("a wrong command line").to_string();
             assert!(!line.contains('\n'), "{line}");
@@ -311,6 +321,9 @@ mod tests {
             ("--cache-mb 0.001", "--cache-mb 0.001", "use --cache-mb 0."),
             ("--cache-mb 1e9", "--cache-mb 1000000000", "use 262144 or less"),
             ("--memory-mb 1", "--memory-mb 1", "at least --memory-mb"),
+            ("--chaining on", "--chaining on", "use scalestore,"),
+            ("--reader-takes move --protocol gam", "--reader-takes move", "use scalestore,"),
+            ("--home-cores 1 --protocol sel", "--home-cores 1", "use gam or scalestore,"),
         ] {
             let line = config(arguments).expect_err("impossible").to_string();
             assert!(!line.contains('\n'), "{line}");
@@ -344,6 +357,23 @@ mod tests {
             line.starts_with("--memory-mb 64: ") && line.contains("own --memory-mb;"),
             "{line}"
         );
+        for (arguments, would_do) in [
+            ("--home-share 50", "--fabric sim"),
+            ("--join file:/tmp/x --home-share 50", "leave it out"),
+            ("--join file:/tmp/x --chaining fifo", "leave it out"),
+        ] {
+            let flags = parse(&format!("{arguments} --protocol scalestore")).expect("flags");
+            let fabric = flags.fabric.choice().expect("a choice");
+            let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
+            let flag = arguments.trim_start_matches("--join file:/tmp/x ");
+            assert!(line.starts_with(flag) && line.contains(would_do), "{line}");
+        }
+        for arguments in ["--home-share 50 --fabric sim", "--home-cores 2 --chaining fifo"] {
+            let flags = parse(&format!("{arguments} --protocol scalestore")).expect("flags");
+            let fabric = flags.fabric.choice().expect("a choice");
+            flags.cluster.check_fabric(&fabric).expect("the fabric has it");
+            flags.cluster.config(1, &fabric, |_| 64 * MIB).expect("the protocol has it");
+        }
         let line = parse("--nic connectx5").expect("flags").fabric.choice().expect_err("no NICs");
         assert!(line.to_string().contains("--fabric sim"), "{line}");
     }

@@ -15,6 +15,7 @@ pub use join::{JoinChoice, JoinFlags};
 pub use kind::FabricKind;
 pub use rdma::RdmaFlags;
 pub use settings::SettingFlags;
+pub(crate) use settings::is_of_homes;
 
 use std::path::PathBuf;
 

@@ -7,6 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use latchwork_cluster::ClusterConfig;
 use serde_json::Value;
 
+use super::FabricChoice;
 use crate::error::FlagError;
 
 const HEADING: &str = "Settings: Protocol";
@@ -23,11 +24,35 @@ impl SettingFlags {
     /// Sets the given values in `config`.
     ///
     /// # Errors
-    /// A value that is not valid. [`clap`] has refused such values before.
+    /// A value that is not valid. [`clap`] has refused such values before. Also a setting of the
+    /// homes that the protocol does not have.
     pub fn apply(&self, config: &mut ClusterConfig) -> Result<(), FlagError> {
         self.given.iter().try_for_each(|(name, text)| {
-            config.set(name, text).map_err(|error| FlagError(format!("--set {error}")))
+            config.set(name, text).map_err(|error| FlagError(format!("--set {error}")))?;
+            let checked = config.check_setting(name);
+            checked.map_err(|error| FlagError(format!("--{name} {text}: {error}")))
         })
+    }
+
+    /// Refuses settings of the homes that this fabric cannot have.
+    ///
+    /// # Errors
+    /// A share of a core, which only a simulation has; any of them in a cluster of processes.
+    pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
+        for (name, text) in self.given() {
+            let why = match fabric {
+                FabricChoice::Joined(_) if is_of_homes(name) => {
+                    "the agents are in the processes of the memory nodes, which do not take it; leave it out"
+                }
+                FabricChoice::Sim(_) => continue,
+                _ if name == "home-share" && text != "100" => {
+                    "threads have whole cores; leave it out, or use --fabric sim"
+                }
+                _ => continue,
+            };
+            return Err(FlagError(format!("--{name} {text}: {why}")));
+        }
+        Ok(())
     }
 
     /// The names and the values that a user gave.
@@ -40,6 +65,12 @@ impl SettingFlags {
         let names = ClusterConfig::settings().into_iter().map(|setting| setting.name);
         names.map(|name| (name.to_owned(), Value::from(config.setting(name)))).collect()
     }
+}
+
+/// Whether the setting is one of the homes. These settings choose a variant of a protocol, so a
+/// command line also takes them as flags: `--chaining fifo` beside `--protocol scalestore`.
+pub(crate) fn is_of_homes(name: &str) -> bool {
+    ClusterConfig::home_settings().iter().any(|setting| setting.name == name)
 }
 
 impl Args for SettingFlags {

@@ -213,10 +213,14 @@ impl Scenario {
                 "with faults, it must be more than 0: the time for which they strike".into(),
             );
         }
-        let mut settings = ClusterConfig::default();
+        let mut settings = ClusterConfig { protocol: self.protocol, ..ClusterConfig::default() };
         for (name, value) in &self.settings {
+            let key = format!("settings.{name}");
             if let Err(error) = settings.set(name, value) {
-                return wrong(&format!("settings.{name}"), error.to_string());
+                return wrong(&key, error.to_string());
+            }
+            if let Err(error) = settings.check_setting(name) {
+                return wrong(&key, error.to_string());
             }
         }
         self.network.config()?;
