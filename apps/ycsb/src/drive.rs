@@ -198,8 +198,10 @@ fn run(
     }
     outcome.counters = cluster.counters()?;
     for (node, counted) in outcome.counters.iter_mut().enumerate() {
-        let first = &ran.done[node * settings.common.cluster.workers];
-        *counted = *counted - first.counters.unwrap_or(before[node]);
+        // An agent has no workers of the run.
+        let first = ran.done.get(node * settings.common.cluster.workers);
+        let first = first.and_then(|first| first.counters);
+        *counted = *counted - first.unwrap_or(before[node]);
     }
     if let Some(course) = &run.course {
         let went = cluster.all_went(course.went())?;

@@ -49,6 +49,40 @@ fn lines_of_ycsb_stand_on_standard_output() {
 }
 
 #[test]
+fn an_agent_counts_at_its_memory_node_and_has_flags() {
+    let flags = format!("{SMALL} --fabric sim --protocol scalestore");
+    let document = |more: &str| YCSB.document(&format!("{flags} {more}"));
+    let counted = |document: &serde_json::Value| -> (u64, u64) {
+        let nodes = document["nodes"].as_array().expect("nodes");
+        let of = |role: &str| -> u64 {
+            let nodes = nodes.iter().filter(|node| node["role"] == role);
+            nodes.map(|node| node["counters"]["messages"].as_u64().expect("a count")).sum()
+        };
+        assert_eq!(document["counters"]["messages"], of("compute") + of("memory"));
+        (of("memory"), of("compute"))
+    };
+    let on = document("--chaining on");
+    assert_eq!(on["config"]["settings"]["chaining"], "on");
+    assert!(counted(&on).0 > 0, "{:?}", counted(&on));
+    for setting in ["--chaining fifo", "--chaining polling"] {
+        assert_ne!(counted(&document(setting)), counted(&on), "{setting}");
+    }
+    let slow = document("--home-share 5");
+    assert!(slow["throughput_ops_s"].as_f64() < on["throughput_ops_s"].as_f64());
+    for (flags, line) in [
+        ("--protocol selcc --chaining on", "--chaining on: selcc has no setting chaining: use"),
+        ("--protocol gam --reader-takes move", "use scalestore, or leave it out"),
+        ("--protocol sel --home-cores 2", "use gam or scalestore, or leave it out"),
+        ("--protocol gam --home-cores 0", "use a whole number from 1 to 255"),
+        ("--protocol gam --home-share 50", "leave it out, or use --fabric sim"),
+    ] {
+        let refused = YCSB.run(&format!("run {SMALL} {flags}"));
+        assert_eq!(refused.status, Some(2), "{flags}: {}", refused.err);
+        assert!(refused.err.contains(line) && refused.err.lines().count() == 1, "{}", refused.err);
+    }
+}
+
+#[test]
 fn loading_is_measured_as_inserts() {
     let out = YCSB.checked(&format!("load {SMALL}"), &["tree"]).out;
     assert!(out.contains("[INSERT], Operations, 2000\n"), "{out}");

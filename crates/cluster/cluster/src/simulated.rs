@@ -481,6 +481,13 @@ impl Simulated {
         there.map(|(node, power)| (*node, power.worked())).collect()
     }
 
+    /// The CPU time of each core of each agent, with the index of its memory node.
+    pub(crate) fn agents_worked(&self) -> Vec<(usize, Duration)> {
+        let (nodes, cores) = (self.nodes.nodes.len(), usize::from(self.config.home_cores()));
+        let of_agents = self.handlers.iter().skip(nodes).enumerate();
+        of_agents.map(|(at, (actor, _))| (at / cores, actor.power().worked())).collect()
+    }
+
     fn with_powers(&self, node: usize, act: impl Fn(&Power)) {
         let powers = self.powers.borrow();
         powers.iter().filter(|(of, _)| *of == node).for_each(|(_, power)| act(power));

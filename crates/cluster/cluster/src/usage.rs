@@ -7,8 +7,8 @@ use latchwork_verbs_sim::NicWork;
 
 use crate::Simulated;
 
-/// The working time of NICs and workers from the start of the world up to one time. The difference
-/// of two values is the work between their times.
+/// The working time of NICs, workers and agents from the start of the world up to one time. The
+/// difference of two values is the work between their times.
 #[derive(Clone, Debug)]
 pub struct Usage {
     /// The end of the counted time.
@@ -18,11 +18,14 @@ pub struct Usage {
     /// The CPU time of each worker that exists now, without handlers, with the index of its compute
     /// node.
     pub workers: Vec<(usize, Duration)>,
+    /// The CPU time of each core of each agent, with the index of its memory node.
+    pub agents: Vec<(usize, Duration)>,
 }
 
 impl Simulated {
-    /// The working time of NICs and workers so far.
+    /// The working time of NICs, workers and agents so far.
     pub fn usage(&self) -> Usage {
-        Usage { at: self.kernel().now(), nics: self.network().nic_work(), workers: self.worked() }
+        let (workers, agents) = (self.worked(), self.agents_worked());
+        Usage { at: self.kernel().now(), nics: self.network().nic_work(), workers, agents }
     }
 }

@@ -307,13 +307,25 @@ impl RunCluster {
         }
     }
 
-    /// The counters of each compute node so far, by index. All processes of a cluster call this
-    /// method.
+    /// The nodes of this process that count: the compute nodes, and behind them the agents of the
+    /// memory nodes, if the protocol has homes.
+    pub fn counting(&self) -> Vec<Arc<Node>> {
+        let agents: Vec<_> = match self {
+            RunCluster::Embedded(cluster) => cluster.agents().cloned().collect(),
+            RunCluster::Simulated(cluster) => cluster.agents().cloned().collect(),
+            // The agents are in the processes of the memory nodes.
+            RunCluster::Joined(_) => Vec::new(),
+        };
+        self.nodes().iter().cloned().chain(agents).collect()
+    }
+
+    /// The counters of each compute node so far, by index, and behind them those of the agents. All
+    /// processes of a cluster call this method.
     ///
     /// # Errors
     /// When another process died or left.
     pub fn counters(&self) -> Result<Vec<Counters>, AppError> {
-        let own: Vec<Counters> = self.nodes().iter().map(|node| node.counters()).collect();
+        let own: Vec<Counters> = self.counting().iter().map(|node| node.counters()).collect();
         Ok(self.share(own)?.into_iter().flatten().collect())
     }
 

@@ -53,9 +53,9 @@ pub enum Limit {
         /// The share of the time in which the NIC executed atomics on the word.
         busy: f64,
     },
-    /// The CPUs of a compute node's workers.
+    /// The CPUs of a compute node's workers, or the cores of an agent.
     Cpu {
-        /// The compute node.
+        /// The compute node, or the agent.
         node: String,
         /// The average share of the time in which the CPUs worked.
         busy: f64,
@@ -229,18 +229,31 @@ fn atomics(
     limit.into_iter()
 }
 
-/// The CPUs of each compute node, as limits. The share is the mean over the node's workers that
-/// existed at both times.
+/// The CPUs of each compute node and of each agent, as limits. The share is the mean over the
+/// node's workers that existed at both times, or over the agent's cores.
 fn cpus(after: &Usage, before: &Usage, share: &impl Fn(Duration) -> f64) -> Vec<Limit> {
-    let nodes = after.workers.iter().map(|(node, _)| node + 1).max().unwrap_or(0);
+    let nodes = cpus_of(&after.workers, &before.workers, share);
+    let nodes = nodes.into_iter().zip(1..).map(|(busy, id)| (format!("C{id}"), busy));
+    let agents = cpus_of(&after.agents, &before.agents, share);
+    let agents =
+        agents.into_iter().zip(0..).map(|(busy, id)| (format!("the agent of M{id}"), busy));
+    nodes.chain(agents).map(|(node, busy)| Limit::Cpu { node, busy }).collect()
+}
+
+/// The mean shares of the CPUs of each node, by index.
+fn cpus_of(
+    after: &[(usize, Duration)],
+    before: &[(usize, Duration)],
+    share: &impl Fn(Duration) -> f64,
+) -> Vec<f64> {
+    let nodes = after.iter().map(|(node, _)| node + 1).max().unwrap_or(0);
     let of_node = |node: usize| {
-        let workers = after.workers.iter().zip(&before.workers);
+        let workers = after.iter().zip(before);
         let shares: Vec<f64> = workers
             .filter(|((after, _), (before, _))| *after == node && *before == node)
             .map(|((_, after), (_, before))| share(after.saturating_sub(*before)))
             .collect();
-        let busy = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
-        Limit::Cpu { node: format!("C{}", node + 1), busy }
+        shares.iter().sum::<f64>() / shares.len().max(1) as f64
     };
     (0..nodes).map(of_node).collect()
 }
@@ -344,13 +357,20 @@ mod tests {
             at: latchwork_runtime::Time::ZERO + Duration::from_millis(at_ms),
             nics: Vec::new(),
             workers: workers.map(|(node, ms)| (node, Duration::from_millis(ms))).to_vec(),
+            agents: workers.map(|(node, ms)| (node, Duration::from_millis(ms))).to_vec(),
         };
         let (before, after) = (
             at(1_000, [(0, 900), (0, 500), (1, 0)]),
             at(3_000, [(0, 2_900), (0, 1_500), (1, 500)]),
         );
         let share = |work: Duration| work.as_secs_f64() / 2.0;
-        assert_eq!(cpus(&after, &before, &share), [cpu("C1", 0.75), cpu("C2", 0.25)]);
+        let limits = [
+            cpu("C1", 0.75),
+            cpu("C2", 0.25),
+            cpu("the agent of M0", 0.75),
+            cpu("the agent of M1", 0.25),
+        ];
+        assert_eq!(cpus(&after, &before, &share), limits);
     }
 
     #[test]

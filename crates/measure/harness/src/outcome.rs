@@ -47,7 +47,8 @@ impl RunCheck {
 }
 
 /// The result document of a run on this cluster, with counters, checks and event hash. The program
-/// adds its settings and its measurements.
+/// adds its settings and its measurements. `counters` has the compute nodes, and behind them the
+/// agents, whose counters are those of the memory nodes.
 pub(crate) fn document(
     app: &str,
     cluster: &ClusterConfig,
@@ -60,12 +61,16 @@ pub(crate) fn document(
     document.event_hash = event_hash.map(|hash| format!("{hash:#018x}"));
     document.checks = checks.iter().map(|check| (check.name.to_owned(), check.outcome)).collect();
     document.counters = named(cluster, counters.iter().copied().sum());
-    let compute = counters
+    let (compute, agents) = counters.split_at(cluster.compute_nodes.min(counters.len()));
+    let compute = compute
         .iter()
         .zip(1..)
         .map(|(counters, id)| node("compute", id, named(cluster, *counters)));
-    let bytes = || BTreeMap::from([("bytes".to_owned(), cluster.memory_bytes)]);
-    let memory = (0..cluster.memory_nodes as u64).map(|id| node("memory", id, bytes()));
+    let memory = (0..cluster.memory_nodes).map(|id| {
+        let mut counted = agents.get(id).map(|agent| named(cluster, *agent)).unwrap_or_default();
+        counted.insert("bytes".to_owned(), cluster.memory_bytes);
+        node("memory", id as u64, counted)
+    });
     document.nodes = compute.chain(memory).collect();
     document
 }
@@ -315,6 +320,21 @@ mod tests {
         assert_eq!(nodes.collect::<Vec<_>>(), expected);
         assert_eq!(document.nodes[0].counters["cache_misses"], 3);
         assert_eq!(document.nodes[3].counters["bytes"], 77);
+        assert_eq!(document.nodes[3].counters.len(), 1, "a memory node without an agent");
+    }
+
+    #[test]
+    fn an_agent_counts_at_its_memory_node() {
+        let cluster = ClusterConfig { memory_nodes: 2, ..Default::default() };
+        let counted = |messages| Counters { messages, ..Counters::default() };
+        let counters = [5, 6, 70, 80].map(counted);
+        let document = document("test", &cluster, &counters, &checks(), None);
+        assert_eq!(document.counters["messages"], 161);
+        let of = |node: &NodeResult| (node.role.clone(), node.counters["messages"]);
+        let expected = [("compute", 5), ("compute", 6), ("memory", 70), ("memory", 80)];
+        let expected = expected.map(|(role, messages)| (role.to_owned(), messages));
+        assert_eq!(document.nodes.iter().map(of).collect::<Vec<_>>(), expected);
+        assert!(document.nodes[3].counters.contains_key("bytes"));
     }
 
     #[test]

@@ -87,6 +87,8 @@ fn an_agent_has_the_nic_of_its_memory_node() {
         let cluster = Simulated::start(config, network).expect("a configuration");
         let usage = cluster.usage();
         assert_eq!(usage.nics.len(), 3 + memory_nodes, "{protocol}");
+        let agents = if protocol.has_homes() { memory_nodes } else { 0 };
+        assert_eq!(usage.agents.len(), agents, "{protocol}");
     }
 }
 

@@ -77,7 +77,8 @@ pub struct Share {
 }
 
 impl Course {
-    /// A course of `workers` workers on these nodes. The warm-up begins at `now`.
+    /// A course of `workers` workers, with the counters of these nodes. The warm-up begins at
+    /// `now`.
     pub fn new(
         plan: Plan,
         nodes: &[Arc<Node>],

@@ -69,7 +69,8 @@ pub struct Went {
     pub warm_ups: u64,
     /// Hit ratios of the windows of a warm-up until steady.
     pub hit_ratios: Vec<f64>,
-    /// The counters of each compute node over the measured part.
+    /// The counters of each compute node over the measured part, and behind them those of the
+    /// agents.
     pub counters: Vec<Counters>,
 }
 

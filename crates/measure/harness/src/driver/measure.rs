@@ -94,7 +94,7 @@ impl RunCluster {
         };
         let operations = plan.operations.map(|all| self.share_of(all));
         let plan = Plan { warmup, operations, ..plan };
-        Course::new(plan, self.nodes(), self.workers(), self.loop_time(), begin)
+        Course::new(plan, &self.counting(), self.workers(), self.loop_time(), begin)
     }
 
     /// Runs `body` on every worker, with what workers share, and shows the progress. The first

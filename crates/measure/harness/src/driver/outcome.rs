@@ -52,7 +52,8 @@ pub struct Outcome {
     pub run: Option<Figures>,
     /// The checks.
     pub checks: Vec<RunCheck>,
-    /// The counters of each compute node in the reported phase.
+    /// The counters of each compute node in the reported phase, and behind them those of the
+    /// agents.
     pub counters: Vec<Counters>,
     /// Derived figures by name. All are finite.
     pub measures: Vec<(&'static str, f64)>,
