@@ -13,7 +13,7 @@ use crate::Simulated;
 pub struct Usage {
     /// The end of the counted time.
     pub at: Time,
-    /// The NICs of all nodes.
+    /// The NICs of all nodes. Their atomics count only if the protocol has latch words.
     pub nics: Vec<NicWork>,
     /// The CPU time of each worker that exists now, without handlers, with the index of its compute
     /// node.
@@ -25,7 +25,12 @@ pub struct Usage {
 impl Simulated {
     /// The working time of NICs, workers and agents so far.
     pub fn usage(&self) -> Usage {
+        let mut nics = self.network().nic_work();
+        if self.config().protocol.has_homes() {
+            // Such a protocol has no latch words. The few atomics are about the memory pool.
+            nics.iter_mut().for_each(|nic| nic.atomics.clear());
+        }
         let (workers, agents) = (self.worked(), self.agents_worked());
-        Usage { at: self.kernel().now(), nics: self.network().nic_work(), workers, agents }
+        Usage { at: self.kernel().now(), nics, workers, agents }
     }
 }

@@ -89,6 +89,8 @@ fn an_agent_has_the_nic_of_its_memory_node() {
         assert_eq!(usage.nics.len(), 3 + memory_nodes, "{protocol}");
         let agents = if protocol.has_homes() { memory_nodes } else { 0 };
         assert_eq!(usage.agents.len(), agents, "{protocol}");
+        let has_atomics = usage.nics.iter().any(|nic| !nic.atomics.is_empty());
+        assert_eq!(has_atomics, !protocol.has_homes(), "{protocol}: atomics are of latch words");
     }
 }
 
