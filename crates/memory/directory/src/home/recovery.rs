@@ -186,7 +186,8 @@ impl Home {
                     let adopt = Message::Rebase { era: self.era, adopt: true };
                     return out.push(Sent::node(node, adopt));
                 }
-                let source = recovery.changed.map(holder);
+                // A home that resolves conflicts gets the changes of a shared copy with the answer.
+                let source = recovery.changed.filter(|_| !rules.is_at_home()).map(holder);
                 Holders::Shared { nodes: recovery.shared, source }
             }
             (None, None) => {

@@ -188,7 +188,7 @@ impl Line {
         self.fail_tenure();
         self.refuse_late(rules, out);
         self.pass_lock_on(rules, copy, out);
-        self.answer_home(copy, out);
+        self.answer_home(rules, copy, out);
         if self.phase == Phase::Rest
             && self.recovery == Recovery::None
             && let Some(mode) = self.want

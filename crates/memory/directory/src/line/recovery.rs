@@ -6,7 +6,7 @@ use latchwork_verbs::ComputeNodeId;
 use super::Line;
 use super::phase::{Phase, Recovery};
 use crate::event::{Action, LocalCopy};
-use crate::message::{Directive, Era, Kind, Message, Party, Sent};
+use crate::message::{Bytes, Directive, Era, Kind, Message, Party, Sent};
 use crate::rules::Rules;
 
 impl Line {
@@ -125,7 +125,12 @@ impl Line {
     }
 
     /// Answers the home, when nothing is under way that the answer has to wait for.
-    pub(super) fn answer_home(&mut self, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
+    pub(super) fn answer_home(
+        &mut self,
+        rules: &Rules,
+        copy: &mut impl LocalCopy,
+        out: &mut Vec<Action>,
+    ) {
         match self.recovery {
             Recovery::Asked { era, failed, .. } => {
                 // With a copy, the line has come before the holder died.
@@ -142,7 +147,7 @@ impl Line {
                 if self.hold != Hold::Nothing {
                     copy.adopt();
                 }
-                self.answer_rebase(era, copy, out);
+                self.answer_rebase(rules, era, copy, out);
             }
             _ => {}
         }
@@ -166,12 +171,16 @@ impl Line {
         if self.phase == Phase::Stuck {
             self.phase = Phase::Rest;
         }
-        self.answer_rebase(era, copy, out);
+        self.answer_rebase(rules, era, copy, out);
     }
 
-    fn answer_rebase(&self, era: Era, copy: &impl LocalCopy, out: &mut Vec<Action>) {
+    fn answer_rebase(&self, rules: &Rules, era: Era, copy: &impl LocalCopy, out: &mut Vec<Action>) {
         let hold = self.hold;
         let changed = hold != Hold::Nothing && copy.is_changed();
-        out.push(Action::Send(Sent::home(Message::Rebased { era, hold, changed })));
+        // A home that resolves conflicts has all changes in its memory while the line is shared.
+        let writes = changed && hold == Hold::Shared && rules.is_at_home();
+        let bytes = if writes { Bytes::Changes } else { Bytes::Nothing };
+        let message = Message::Rebased { era, hold, changed };
+        out.push(Action::Send(Sent { to: Party::Home, bytes, message }));
     }
 }

@@ -77,11 +77,23 @@ impl Run {
 
     /// All messages arrive in some order, and all reserved copies are used, until nothing is left.
     pub(crate) fn settle(&mut self) {
+        self.settle_but(&[]);
+    }
+
+    /// Like [`settle`](Run::settle), but messages from and to these nodes stay in flight.
+    pub(crate) fn settle_but(&mut self, late: &[usize]) {
         loop {
             let mut steps = Vec::new();
             self.setting.actions(&self.world, &mut steps);
-            let due =
-                |step: &Step| matches!(step, Step::Deliver(_) | Step::Use(_) | Step::Retry(_));
+            let is_late = |party| late.iter().any(|node| party == Party::Node(id(*node)));
+            let due = |step: &Step| match *step {
+                Step::Deliver(at) => {
+                    let Packet { from, to, .. } = self.world.wire[at];
+                    !is_late(from) && !is_late(to)
+                }
+                Step::Use(_) | Step::Retry(_) => true,
+                _ => false,
+            };
             let Some(step) = steps.into_iter().find(due) else { return };
             self.step(step);
         }
