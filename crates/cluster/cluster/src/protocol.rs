@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
-pub(crate) use latchwork_homes::agent;
+pub use latchwork_homes::agent;
 use latchwork_homes::{Conflicts, Directory, Holders, HomeSettings, Homes, Rules};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;

@@ -7,12 +7,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use latchwork_blink::TreeError;
-use latchwork_cluster::{Member, Simulated};
+use latchwork_cluster::{Member, Simulated, agent};
 use latchwork_coherence::MemoryError;
 use latchwork_rtree::RTreeError;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
-use latchwork_verbs::{GlobalAddr, Target, VerbError};
+use latchwork_verbs::{GlobalAddr, MemoryNodeId, Target, VerbError};
 use latchwork_verbs_sim::{FaultCounts, SimFabric};
 
 use crate::checks::listed;
@@ -160,7 +160,12 @@ impl Gone {
             VerbError::Disconnected { .. } if is_lapsed => true,
             VerbError::Disconnected { target } | VerbError::Unreachable { target } => {
                 match target {
-                    Target::Compute(id, _) => self.compute.contains(&id.index()),
+                    Target::Compute(id, _) => {
+                        // The agent of a memory node is lost with it.
+                        let is_agent =
+                            |memory: &usize| agent(MemoryNodeId(*memory as u16)) == Some(id);
+                        self.compute.contains(&id.index()) || self.memory.iter().any(is_agent)
+                    }
                     Target::Memory(id) => self.memory.contains(&usize::from(id.0)),
                 }
             }
