@@ -308,6 +308,11 @@ impl Observer {
         self.gone.borrow_mut().memory.push(memory);
     }
 
+    /// Whether a memory node is lost.
+    pub(super) fn has_lost(&self, memory: MemoryNodeId) -> bool {
+        self.gone.borrow().memory.contains(&usize::from(memory.0))
+    }
+
     /// Sets the function to call after every successful operation.
     pub(crate) fn on_end(&self, told: impl Fn(Process) + 'static) {
         *self.on_end.borrow_mut() = Some(Box::new(told));
