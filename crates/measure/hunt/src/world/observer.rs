@@ -309,8 +309,8 @@ impl Observer {
     }
 
     /// Whether a memory node is lost.
-    pub(super) fn has_lost(&self, memory: MemoryNodeId) -> bool {
-        self.gone.borrow().memory.contains(&usize::from(memory.0))
+    pub(super) fn has_lost_memory(&self) -> bool {
+        !self.gone.borrow().memory.is_empty()
     }
 
     /// Sets the function to call after every successful operation.

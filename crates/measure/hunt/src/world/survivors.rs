@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use latchwork_cluster::Member;
 use latchwork_coherence::{AccessMode, CoherentMemory, Need};
-use latchwork_verbs::GlobalAddr;
 
 use super::{Failed, Process, World};
 use crate::WorldCheck;
@@ -44,13 +43,7 @@ impl World {
     /// lines that any cache has held, in shared and in exclusive mode. Errors are permitted, but no
     /// frame may be lost.
     pub(super) fn press(&self) -> Result<(), Failed> {
-        // A request to the home of a line may have arrived before the home was lost, and its answer
-        // could still write into the frame. So a miss there keeps its frame.
-        let has_home = |line: &GlobalAddr| {
-            !self.scenario.protocol.has_homes() || !self.observer.has_lost(line.node())
-        };
-        let lines: Vec<_> = self.steps.borrow().lines().take(LINES_MAX).collect();
-        let lines: Rc<Vec<_>> = Rc::new(lines.into_iter().filter(has_home).collect());
+        let lines: Rc<Vec<_>> = Rc::new(self.steps.borrow().lines().take(LINES_MAX).collect());
         let observer = self.observer.clone();
         let scenario = self.scenario.clone();
         self.on_each_survivor(|member| {
@@ -68,6 +61,11 @@ impl World {
                 }
             }
         })?;
+        // A request to a home may have arrived before the home was lost, and its answer could still
+        // write into the frame. So such a miss keeps its frame.
+        if self.scenario.protocol.has_homes() && self.observer.has_lost_memory() {
+            return Ok(());
+        }
         let lost = self.lost_frames.borrow();
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             let (before, now) = (lost[at], node.lost_frames());
