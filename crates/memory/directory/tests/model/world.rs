@@ -44,24 +44,24 @@ pub(crate) fn id(at: usize) -> ComputeNodeId {
     ComputeNodeId::new(at as u8 + 1).expect("few nodes")
 }
 
+/// A node without a copy.
+fn fresh(at: usize) -> Node {
+    let frame = Frame {
+        hold: Hold::Nothing,
+        content: Content::Stale,
+        dirty: false,
+        reserved: false,
+        locked: None,
+    };
+    Node { line: Line::at_rest(id(at), Hold::Nothing, Era::default(), 0), frame, wanted: None }
+}
+
 impl World {
     pub(crate) fn new(nodes: usize) -> World {
-        let frame = Frame {
-            hold: Hold::Nothing,
-            content: Content::Stale,
-            dirty: false,
-            reserved: false,
-            locked: None,
-        };
-        let node = |at| Node {
-            line: Line::at_rest(id(at), Hold::Nothing, Era::default(), 0),
-            frame,
-            wanted: None,
-        };
         World {
             home: Home::default(),
             memory: Content::Latest,
-            nodes: (0..nodes).map(node).collect(),
+            nodes: (0..nodes).map(fresh).collect(),
             wire: Vec::new(),
             pausing: 0,
             stale: false,
@@ -104,15 +104,7 @@ impl World {
         self.wire = sent;
         self.wire.retain(|packet| packet.to != Party::Node(id(at)));
         self.pausing &= !(1 << at);
-        let frame = Frame {
-            hold: Hold::Nothing,
-            content: Content::Stale,
-            dirty: false,
-            reserved: false,
-            locked: None,
-        };
-        let line = Line::at_rest(id(at), Hold::Nothing, Era::default(), 0);
-        self.nodes[at] = Node { line, frame, wanted: None };
+        self.nodes[at] = fresh(at);
     }
 
     /// The place learns of the death: no message of the dead node arrives there from here on.
