@@ -16,7 +16,7 @@ use latchwork_cache::FrameId;
 use latchwork_coherence::{MemoryError, Need};
 use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::{Handle, Time};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use crate::node_core::NodeCore;
 use crate::waiters::LineAccess;
@@ -46,6 +46,13 @@ impl Node {
     /// an answer to an invalidation request may still be written into it.
     pub fn lost_frames(&self) -> usize {
         self.lines.lost_frames()
+    }
+
+    /// Whether this node, as a home, recovers lines from the death or the leave of a compute node.
+    /// Until the end of the recovery, another node of the id may not be admitted: a survivor takes
+    /// a late demand of the home for one about the new node, and waits for the end of that node.
+    pub fn recovers_from(&self, peer: ComputeNodeId) -> bool {
+        self.minds(peer) || self.lines.recovers_from(peer)
     }
 }
 
@@ -125,6 +132,7 @@ pub(crate) trait NodeLines: Send + Sync {
 
     /// See [`Node::lost_frames`].
     fn lost_frames(&self) -> usize;
+    fn recovers_from(&self, peer: ComputeNodeId) -> bool;
 
     /// Starts a worker of `node`, whose records these are.
     fn start(

@@ -66,6 +66,12 @@ pub trait LineState: fmt::Debug + Send + 'static {
         false
     }
 
+    /// Whether this node, as the home of the line, recovers it from the end of `peer`.
+    fn recovers_from(&self, peer: ComputeNodeId) -> bool {
+        let _ = peer;
+        false
+    }
+
     /// Whether requests of other nodes come before local accesses without a reservation.
     #[inline]
     fn gives_way(&self) -> bool {

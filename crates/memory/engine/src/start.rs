@@ -7,15 +7,15 @@ use std::sync::Arc;
 use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::Handle;
 use latchwork_runtime::sync::Mutex;
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use crate::inner::{Inner, Kept};
 use crate::lines::{Node, NodeLines, Worker};
 use crate::node::CoherenceNode;
 use crate::node_core::NodeParts;
 use crate::poller::Pump;
-use crate::protocol::CoherenceProtocol;
-use crate::record::Records;
+use crate::protocol::{CoherenceProtocol, LineState as _};
+use crate::record::{Record, Records};
 use crate::worker_core::Role;
 
 impl Node {
@@ -45,6 +45,11 @@ impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
             locals.filter(|local| local.failed.is_some() && local.frame.is_some()).count()
         };
         self.records.shards().map(lost).sum()
+    }
+
+    fn recovers_from(&self, peer: ComputeNodeId) -> bool {
+        let recovers = |record: &Record<P::Line>| record.line.recovers_from(peer);
+        self.records.shards().any(|shard| shard.lock().values().any(recovers))
     }
 
     fn start(

@@ -112,6 +112,10 @@ impl LineState for DirectoryLine {
     fn is_asking(&self, peer: ComputeNodeId) -> bool {
         peer == self.agent && self.machine.awaits_home()
     }
+
+    fn recovers_from(&self, peer: ComputeNodeId) -> bool {
+        self.home.as_ref().is_some_and(|home| home.recovers_from(peer))
+    }
 }
 
 /// The frame and the waiters, as the line machine sees them.

@@ -163,6 +163,12 @@ impl Follower {
         let Some(address) = self.address(peer) else { return false };
         let shared = &*self.shared;
         let NodeEpoch { node, epoch } = peer;
+        let own = shared.node.lock().clone();
+        if let (NodeName::Compute(id), Some((own, _))) = (node, &own)
+            && own.recovers_from(id)
+        {
+            return false;
+        }
         if let Err(error) = shared.link.add_peer(shared.membership.me().node, node, address) {
             let why = (epoch, error.to_string());
             let before = shared.refusals.lock().insert(node, why.clone());
@@ -172,7 +178,7 @@ impl Follower {
             }
             return false;
         }
-        if let (NodeName::Compute(id), Some((own, _))) = (node, &*shared.node.lock()) {
+        if let (NodeName::Compute(id), Some((own, _))) = (node, &own) {
             // The earlier holder of the id is dead or has left. The new holder joined later. It
             // sends no message before this node has reported that it knows the new holder.
             own.forget(id);

@@ -45,7 +45,18 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
 /// The view in the form that [`Peers`](latchwork_peers::Peers) reads. `address` is the key of the
 /// fabric's addresses in contacts. Only compute nodes talk to agents, so the view of a memory node
 /// is without them.
+///
+/// For a compute node, another one is reachable when all agents know it: an agent admits the next
+/// holder of an id after its homes have recovered from the end of the last one. Until then, the
+/// homes ask this node about the last holder.
 pub(super) fn read(view: &View, address: &str, with_agents: bool) -> ClusterView<NodeName> {
+    let is_met = |member: &ViewMember| {
+        let is_known = PeerReport::Knows(NodeEpoch { node: member.node, epoch: member.epoch });
+        let mut agents = agents::all(view).map(|(_, memory, _)| memory);
+        agents.all(|memory| {
+            memory.state != MemberState::Joined || reports_of(memory).contains(&is_known)
+        })
+    };
     let node = |member: &ViewMember| NodeView {
         epoch: member.epoch,
         state: match member.state {
@@ -54,7 +65,8 @@ pub(super) fn read(view: &View, address: &str, with_agents: bool) -> ClusterView
             MemberState::Dead => NodeState::Dead,
         },
         has_slot: member.node.compute().is_some(),
-        is_reachable: member.contact.contains_key(address),
+        is_reachable: member.contact.contains_key(address)
+            && (!with_agents || member.node.compute().is_none() || is_met(member)),
         reports: reports_of(member),
     };
     let mut nodes: BTreeMap<_, _> =
@@ -135,5 +147,22 @@ mod tests {
         let is_reachable =
             |address| read(&view, address, true).nodes.values().all(|n| n.is_reachable);
         assert!(is_reachable("tcp") && !is_reachable("shm"));
+    }
+
+    #[test]
+    fn a_compute_node_is_reachable_for_others_when_all_agents_know_it() {
+        let there = member("C1", MemberState::Joined, &[("tcp", "127.0.0.1:1")]);
+        let is_reachable = |says: &[(&str, &str)], with_agents| {
+            let agent = [&[("tcp", "127.0.0.1:2"), ("agent", "gam 127.0.0.1:3")], says].concat();
+            let members = [there.clone(), member("M0", MemberState::Joined, &agent)];
+            let members = members.into_iter().map(|member| (member.node, member)).collect();
+            let view = read(&View { revision: 9, members }, "tcp", with_agents);
+            assert!(view.nodes[&"M0".parse().expect("a name")].is_reachable);
+            view.nodes[&there.node].is_reachable
+        };
+        assert!(!is_reachable(&[], true) && is_reachable(&[], false));
+        // The agent knows an earlier holder of the id, and then this one.
+        assert!(!is_reachable(&[("knows-C1", "6")], true));
+        assert!(is_reachable(&[("knows-C1", "7")], true));
     }
 }

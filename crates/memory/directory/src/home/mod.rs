@@ -102,6 +102,11 @@ impl Home {
         self.lost
     }
 
+    /// Whether the recovery from the end of this node is in progress, or due.
+    pub fn recovers_from(&self, dead: ComputeNodeId) -> bool {
+        self.dead.contains(dead)
+    }
+
     /// Takes one message, and appends the messages to send to `out`.
     pub fn step(
         &mut self,
