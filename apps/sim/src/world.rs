@@ -75,6 +75,10 @@ impl WorldArgs {
         set(&mut scenario.network, &self.nic);
         set(&mut scenario.faults, &self.faults);
         set(&mut scenario.checks, &self.checks);
+        // The seed drew the place of the homes for another protocol and for other faults.
+        if !scenario.protocol.has_homes() || scenario.faults.lost_memory > 0 {
+            scenario.settings.remove("home");
+        }
         scenario.settings.extend(self.settings.iter().cloned());
         scenario.elide_payloads |= self.elide_payloads;
         scenario.plant = self.plant.or(scenario.plant);

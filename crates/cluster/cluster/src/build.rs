@@ -9,13 +9,14 @@ use std::time::Duration;
 use latchwork_cache::{Cache, CacheError};
 use latchwork_engine::{Node, NodeParts, Worker};
 use latchwork_fabric::{AnyFabric, AnyInbox, Port};
+use latchwork_homes::{Holders, HomePlace};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
 use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
-use crate::protocol::{Agent, agent, new_agent, new_node};
+use crate::protocol::{agent, new_agent, new_node};
 use crate::{ClusterConfig, ConfigError};
 
 /// The reason why a cluster could not be started, or did not run to its end.
@@ -68,7 +69,7 @@ impl ClusterError {
 pub(crate) struct Blueprint {
     geometry: Geometry,
     memory: Vec<(MemoryNodeId, u64)>,
-    compute: Vec<(ComputeNodeId, Cache, RegionKey)>,
+    compute: Vec<(ComputeNodeId, Cache, RegionKey, HomePlace)>,
     /// The agents of the memory nodes, if the protocol has homes.
     agents: Vec<(ComputeNodeId, Cache, RegionKey)>,
 }
@@ -90,14 +91,25 @@ impl Blueprint {
                 let cache =
                     Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
                         .with_replacement(config.node.replacement_policy());
-                fabric.add_compute_node(id)?;
+                match own_memory(config, id) {
+                    Some(own) => fabric.add_compute_node_at(id, own)?,
+                    None => fabric.add_compute_node(id)?,
+                }
                 // The cache is registered before any port registers its own memory. So all nodes
-                // register it as their first region, and its key is the same on all nodes.
+                // register it as their first region, and its key is the same on all nodes. The
+                // memory of a home is the second region.
                 let arena = fabric.register(id, cache.arena().clone())?;
-                Ok((id, cache, arena))
+                let place = match own_memory(config, id).and_then(|own| fabric.memory(own)) {
+                    Some(memory) => {
+                        let key = fabric.register(id, memory.clone())?;
+                        HomePlace::Compute { memory, key }
+                    }
+                    None => HomePlace::Agents,
+                };
+                Ok((id, cache, arena, place))
             })
             .collect::<Result<_, ClusterError>>()?;
-        let agents = if config.protocol.has_homes() {
+        let agents = if config.protocol.has_homes() && !config.has_compute_homes() {
             let memories = memory.iter().map(|(id, _)| *id);
             memories.map(|id| new_arena_of_agent(fabric, config, id)).collect::<Result<_, _>>()?
         } else {
@@ -112,16 +124,26 @@ impl Blueprint {
         assert_eq!(self.memory.len(), config.memory_nodes, "all memory nodes are in the fabric");
         assert_eq!(self.compute.len(), config.compute_nodes, "all compute nodes are in the fabric");
         let arena = self.compute[0].2;
+        let keys = self.compute.iter().map(|(_, _, key, _)| key);
         assert!(
-            self.compute.iter().chain(&self.agents).all(|(_, _, key)| *key == arena),
+            keys.chain(self.agents.iter().map(|(_, _, key)| key)).all(|key| *key == arena),
             "nodes forward lines under one key, and the arenas have several"
+        );
+        let key = |place: &HomePlace| match place {
+            HomePlace::Agents => None,
+            HomePlace::Compute { key, .. } => Some(*key),
+        };
+        let first = key(&self.compute[0].3);
+        assert!(
+            self.compute.iter().all(|(.., place)| key(place) == first),
+            "nodes write changes back under one key, and the memories have several"
         );
         assert!(
             self.compute.iter().is_sorted_by(|(one, ..), (next, ..)| one < next),
             "the index of a node is the order of its id"
         );
         assert!(
-            self.compute.iter().all(|(_, cache, _)| cache.capacity() >= config.frames_min()),
+            self.compute.iter().all(|(_, cache, ..)| cache.capacity() >= config.frames_min()),
             "an operation could wait for its second frame forever"
         );
     }
@@ -139,39 +161,41 @@ impl Blueprint {
         checked: bool,
     ) -> Result<Nodes, ClusterError> {
         let pool = Pool::format(port, &self.memory, self.geometry, config.seed).await?;
-        let parts = async |(id, cache, arena)| {
+        let parts = async |(id, cache, arena), own| {
             let epochs = Epochs::register(&pool, port, id, config.pool).await?;
             Ok::<_, ClusterError>(NodeParts {
                 id,
                 cache,
                 arena,
                 geometry: self.geometry,
-                allocator: LineAllocator::new(&epochs),
+                allocator: LineAllocator::near(&epochs, own),
                 epochs,
                 settings: config.node.clone(),
             })
         };
-        let mut nodes = Vec::new();
-        for node in self.compute {
-            nodes.push(new_node(
-                parts(node).await?,
-                config.protocol,
-                config.directory_changes(),
-                &config.selcc,
-            ));
+        let (protocol, changes) = (config.protocol, config.directory_changes());
+        let (mut nodes, mut agents, mut homes) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, cache, arena, place) in self.compute {
+            let parts = parts((id, cache, arena), own_memory(config, id)).await?;
+            let (node, holders) =
+                new_node(parts, protocol, (changes, place), &config.selcc, checked);
+            nodes.push(node);
+            homes.extend(holders);
         }
-        let mut agents = Vec::new();
         for agent in self.agents {
-            agents.extend(new_agent(
-                parts(agent).await?,
-                config.protocol,
-                config.directory_changes(),
-                checked,
-            ));
+            let agent = new_agent(parts(agent, None).await?, protocol, changes, checked);
+            let (agent, holders) = agent.expect("only a protocol with homes has agents");
+            agents.push(agent);
+            homes.extend(holders);
         }
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
-        Ok(Nodes { pool, nodes, agents })
+        Ok(Nodes { pool, nodes, agents, homes })
     }
+}
+
+/// The memory node in the process of a compute node that is a home.
+fn own_memory(config: &ClusterConfig, id: ComputeNodeId) -> Option<MemoryNodeId> {
+    config.has_compute_homes().then(|| MemoryNodeId(id.index() as u16))
 }
 
 /// Makes the agent of a memory node in the fabric. Its arena is the memory of the memory node. Its
@@ -193,8 +217,10 @@ fn new_arena_of_agent(
 pub(crate) struct Nodes {
     pub(crate) pool: Pool,
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// The agents of the memory nodes, if the protocol has homes.
-    pub(crate) agents: Vec<Agent>,
+    /// The agents of the memory nodes, if the protocol has homes there.
+    pub(crate) agents: Vec<Arc<Node>>,
+    /// The entries of the homes, in the order of the memory nodes, if they are written down.
+    pub(crate) homes: Vec<Arc<Holders>>,
 }
 
 /// A worker of the cluster: its indexes and its resources.

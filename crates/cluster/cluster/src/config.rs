@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_cache::Cache;
 use latchwork_engine::NodeSettings;
-use latchwork_homes::{HomeSettings, Percent, Rules};
+use latchwork_homes::{HomeAt, HomeSettings, Percent, Rules};
 use latchwork_memnode::{Geometry, PoolSettings};
 use latchwork_selcc::SelccSettings;
 use latchwork_verbs::ComputeNodeId;
@@ -124,6 +124,23 @@ pub enum ConfigError {
         /// The given number of nodes of both kinds.
         given: usize,
     },
+    /// The homes are at compute nodes, and not each has a memory node.
+    #[error(
+        "home compute with {compute} compute and {memory} memory nodes is impossible: each compute node has one memory \
+         node, so use {compute} memory nodes"
+    )]
+    ComputeHomes {
+        /// The compute nodes.
+        compute: usize,
+        /// The memory nodes.
+        memory: usize,
+    },
+    /// A setting of agents was changed, and there are none.
+    #[error("{setting} needs agents: use home memory, or leave it out")]
+    NoAgents {
+        /// The setting.
+        setting: &'static str,
+    },
     /// The protocol lacks a setting that was changed.
     #[error("{protocol} has no setting {setting}: use {having}, or leave it out")]
     Setting {
@@ -233,6 +250,11 @@ impl ClusterConfig {
         self.homes.home_cores.max(1)
     }
 
+    /// Whether each compute node is the home of the lines of a memory node in its process.
+    pub fn has_compute_homes(&self) -> bool {
+        self.protocol.has_homes() && self.homes.home == HomeAt::Compute
+    }
+
     /// What changes the rules of GAM and ScaleStore: the settings, and the mistake of a test.
     pub(crate) fn directory_changes(&self) -> (&HomeSettings, Option<fn(&mut Rules)>) {
         (&self.homes, self.directory_plant)
@@ -261,7 +283,12 @@ impl ClusterConfig {
             return Err(ConfigError::MemoryNodes { given: self.memory_nodes });
         }
         let ids = usize::from(ComputeNodeId::MAX);
-        if self.protocol.has_homes() && self.compute_nodes + self.memory_nodes > ids {
+        if self.has_compute_homes() {
+            if self.compute_nodes != self.memory_nodes {
+                let (compute, memory) = (self.compute_nodes, self.memory_nodes);
+                return Err(ConfigError::ComputeHomes { compute, memory });
+            }
+        } else if self.protocol.has_homes() && self.compute_nodes + self.memory_nodes > ids {
             let (protocol, given) = (self.protocol, self.compute_nodes + self.memory_nodes);
             return Err(ConfigError::Agents { protocol, given });
         }

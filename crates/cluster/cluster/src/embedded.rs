@@ -47,8 +47,7 @@ impl Embedded {
         let port = Port::new(&fabric, blueprint.first(), &handle)?;
         handle.add_poller(port.poller());
         let nodes = executor.block_on(blueprint.build(&port, &config, false))?;
-        let Nodes { pool, nodes, agents } = nodes;
-        let agents = agents.into_iter().map(|agent| agent.node).collect();
+        let Nodes { pool, nodes, agents, .. } = nodes;
         Ok(Embedded(Host::start(config, clock, Ports::new(threaded), pool, (nodes, 0), agents)?))
     }
 

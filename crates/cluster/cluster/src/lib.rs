@@ -89,7 +89,9 @@ pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait};
 pub use latchwork_engine::{Lock, Node, Ticket, Worker};
 #[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;
-pub use protocol::{Protocol, agent, describe, describe_atomic, describe_word, read_message};
+pub use protocol::{
+    Protocol, agent, beside, describe, describe_atomic, describe_word, read_message,
+};
 pub use settings::SettingError;
 pub use simulated::{Simulated, SimulatedNode, WorldWatch};
 #[cfg(feature = "processes")]

@@ -155,15 +155,15 @@ impl Start {
             epochs,
             settings: NodeSettings::default(),
         };
-        let Some(agent) = new_agent(parts, protocol, config.directory_changes(), false) else {
+        let Some((agent, _)) = new_agent(parts, protocol, config.directory_changes(), false) else {
             return Ok(None);
         };
         drop((executor, port, handle));
         let config = ClusterConfig { line_size, ..config };
         let nodes = (Vec::new(), 0);
-        let agents = vec![agent.node.clone()];
+        let agents = vec![agent.clone()];
         let host = Host::start(config, Clock::start(), ports.clone(), pool, nodes, agents)?;
-        introductions.serve(&agent.node, &ports);
+        introductions.serve(&agent, &ports);
         // A compute node that reads this contact sends requests, so the handler has begun before.
         let address = link.contact(latchwork_membership::NodeName::Compute(id))?;
         let (key, value) = agents::contact_of(protocol, &address);

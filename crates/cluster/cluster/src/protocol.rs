@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
-pub use latchwork_homes::agent;
-use latchwork_homes::{Conflicts, Directory, Holders, HomeSettings, Homes, Rules};
+use latchwork_homes::{Conflicts, Directory, Holders, HomePlace, HomeSettings, Homes, Rules};
+pub use latchwork_homes::{agent, beside};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
@@ -125,28 +125,21 @@ pub fn describe(message: &Message) -> (Option<GlobalAddr>, String) {
 }
 
 /// What the protocol itself says of the lines of a pool, whose memory nodes have these memories and
-/// these agents.
+/// these homes.
 pub(crate) fn truth(
     protocol: Protocol,
     geometry: Geometry,
     memories: Vec<Arc<Region>>,
-    agents: &[Agent],
+    homes: &[Arc<Holders>],
 ) -> Box<dyn Truth> {
     match protocol.build() {
         Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories)),
-        Build::Directory(_) => {
-            let holders = agents.iter().filter_map(|agent| agent.holders.clone()).collect();
-            Box::new(Homes::new(holders))
-        }
+        Build::Directory(_) => Box::new(Homes::new(homes.to_vec())),
     }
 }
 
-/// The agent of a memory node.
-pub(crate) struct Agent {
-    pub(crate) node: Arc<Node>,
-    /// Its entries, if they are written down for checks.
-    holders: Option<Arc<Holders>>,
-}
+/// A node, and its entries if it is a home that writes them down for checks.
+pub(crate) type Built = (Arc<Node>, Option<Arc<Holders>>);
 
 /// Builds the agent of a memory node. `None`: the protocol has no homes. `checked`: the agent
 /// writes its entries down for the [`Truth`].
@@ -155,27 +148,32 @@ pub(crate) fn new_agent(
     protocol: Protocol,
     changes: Changes<'_>,
     checked: bool,
-) -> Option<Agent> {
+) -> Option<Built> {
     let Build::Directory(rules) = protocol.build() else { return None };
-    let rules = changed(rules, changes);
     let holders = checked.then(Arc::<Holders>::default);
-    let directory = Directory::agent(rules, holders.clone());
-    Some(Agent { node: Node::new(parts, directory), holders })
+    let directory = Directory::new(changed(rules, changes), HomePlace::Agents, holders.clone());
+    Some((Node::new(parts, directory), holders))
 }
 
-/// Builds a compute node that runs the protocol.
+/// Builds a compute node that runs the protocol. `checked`: a home writes its entries down.
 pub(crate) fn new_node(
     parts: NodeParts,
     protocol: Protocol,
-    changes: Changes<'_>,
+    (changes, place): (Changes<'_>, HomePlace),
     selcc: &SelccSettings,
-) -> Arc<Node> {
+    checked: bool,
+) -> Built {
     match protocol.build() {
         Build::LatchWord(policy) => {
             let protocol = Selcc::new(policy, &parts.settings, selcc.clone());
-            Node::new(parts, protocol)
+            (Node::new(parts, protocol), None)
         }
-        Build::Directory(rules) => Node::new(parts, Directory::new(changed(rules, changes))),
+        Build::Directory(rules) => {
+            let is_home = matches!(place, HomePlace::Compute { .. });
+            let holders = (checked && is_home).then(Arc::<Holders>::default);
+            let directory = Directory::new(changed(rules, changes), place, holders.clone());
+            (Node::new(parts, directory), holders)
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl ClusterConfig {
         let Some(setting) = HomeSettings::TABLE.iter().find(|setting| setting.name == name) else {
             return Ok(());
         };
-        let has = match HomeSettings::OF_AGENTS.contains(&name) {
+        let has = match HomeSettings::OF_HOMES.contains(&name) {
             true => Protocol::has_homes,
             false => Protocol::has_ways_of_conflict,
         };
@@ -84,7 +84,11 @@ impl ClusterConfig {
 
     /// Checks that the protocol has all settings that differ from their defaults.
     pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
-        self.changed_home_settings().try_for_each(|name| self.check_setting(name))
+        let of_agents = |name: &&str| HomeSettings::OF_AGENTS.contains(name);
+        match self.changed_home_settings().find(of_agents).filter(|_| self.has_compute_homes()) {
+            Some(setting) => Err(ConfigError::NoAgents { setting }),
+            None => self.changed_home_settings().try_for_each(|name| self.check_setting(name)),
+        }
     }
 
     /// The settings of the homes that differ from their defaults.

@@ -111,9 +111,9 @@ impl Simulated {
             let actor = VirtualWorker::spawn(&kernel, agent_config(&config, core));
             actor.power().take_share(config.homes.home_share.get());
             let handle = actor.handle();
-            let port = Port::new(&fabric, agent.node.id(), &handle)?;
-            let inbox = fabric.inbox(agent.node.id())?;
-            let worker = Worker::start_handler(&agent.node, port, inbox, &handle);
+            let port = Port::new(&fabric, agent.id(), &handle)?;
+            let inbox = fabric.inbox(agent.id())?;
+            let worker = Worker::start_handler(agent, port, inbox, &handle);
             handlers.push((actor, worker));
         }
         let dead = RefCell::new(vec![false; nodes.nodes.len()]);
@@ -176,7 +176,7 @@ impl Simulated {
 
     /// The agents of the memory nodes, if the protocol has homes.
     pub fn agents(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes.agents.iter().map(|agent| &agent.node)
+        self.nodes.agents.iter()
     }
 
     /// What the protocol itself says of the owners of lines, for checks.
@@ -184,7 +184,7 @@ impl Simulated {
         let memory = |node| self.network.memory(MemoryNodeId(node)).expect("a memory node");
         let memories = (0..self.config.memory_nodes as u16).map(memory).collect();
         let geometry = self.nodes()[0].allocator().pool().geometry();
-        protocol::truth(self.config.protocol, geometry, memories, &self.nodes.agents)
+        protocol::truth(self.config.protocol, geometry, memories, &self.nodes.homes)
     }
 
     /// The sum of the counters of all workers, with those of the agents.
@@ -409,11 +409,11 @@ impl Simulated {
         {
             // The agent is in the process of the memory node, so nothing of the dead node reaches
             // the memory any more.
-            let id = agent.node.id();
+            let id = agent.id();
             let told =
                 self.network.keep_out(id, dead).and_then(|()| self.network.remove_peer(id, dead));
             told.expect("an agent of this fabric");
-            agent.node.miss(dead);
+            agent.miss(dead);
         }
     }
 

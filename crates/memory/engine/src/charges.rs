@@ -65,6 +65,13 @@ impl WorkerCore {
         }
     }
 
+    /// Charges for a copy of bytes by the CPU.
+    pub fn charge_copy(&self, bytes: usize) {
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.copy(bytes));
+        }
+    }
+
     /// Charges for a read that hit. Returns false, without a charge, when a writer holds the line.
     #[cold]
     pub(crate) fn charge_read(&self, costs: &CpuCosts, frame: FrameId) -> bool {

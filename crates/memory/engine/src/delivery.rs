@@ -87,13 +87,14 @@ impl WorkerCore {
         strict_assert!(self.node.geometry.is_line(sent.addr), "a message about no line: {sent:?}");
         let mut wire = Wire { from: self.node.id, body: sent.body };
         seal(&mut wire.body, sent.addr, sent.stamp);
-        let target = Target::Compute(sent.to, self.node.arena.0);
         let ahead = sent.ahead;
+        let region = ahead.map_or(self.node.arena, |bytes| bytes.region);
+        let target = Target::Compute(sent.to, region.0);
         let key = self.letters.borrow_mut().insert(sent);
         let tag = Tag::Letter(key).bits();
         let posted = match ahead {
             None => self.port.post(target, &[Verb::Send(wire)], tag),
-            Some(Bytes { remote, local }) => {
+            Some(Bytes { remote, local, .. }) => {
                 self.counters.verbs_write.add(1);
                 self.counters.bytes_written.add(u64::from(local.len));
                 self.port.post(target, &[Verb::Write { remote, local }, Verb::Send(wire)], tag)

@@ -1,6 +1,6 @@
 //! Messages in flight, and the forwards whose arrival is unknown.
 
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer, RegionKey};
 
 use crate::deduplicate::MessageNumber;
 use crate::envelope::Body;
@@ -9,10 +9,12 @@ use crate::envelope::Body;
 /// tries the target counts as dead.
 pub const TRIES_MAX: u8 = 16;
 
-/// A line that is written into the frame of the receiver before the grant.
+/// A line that is written into memory of the receiver before the grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
-    /// The offset of the receiver's frame in the receiver's arena.
+    /// The receiver's region: its arena, or other memory.
+    pub region: RegionKey,
+    /// The offset in that region. In an arena it is that of a frame.
     pub remote: u64,
     /// The local bytes of the line.
     pub local: LocalBuffer,

@@ -54,6 +54,12 @@ pub trait LineState: fmt::Debug + Send + 'static {
         self.is_at_rest()
     }
 
+    /// Whether a record at rest is kept for other nodes: this node is the home of the line.
+    #[inline]
+    fn is_for_others(&self) -> bool {
+        false
+    }
+
     /// Whether the node has no copy, and nothing in flight can write into its frame.
     #[inline]
     fn is_idle(&self) -> bool {

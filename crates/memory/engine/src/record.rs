@@ -65,11 +65,6 @@ impl<L> RecordTable<L> {
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Records<L>>> {
         self.shards.iter().map(|shard| &shard.0)
     }
-
-    /// The number of lines with a record.
-    pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|s| s.0.lock().len()).sum()
-    }
 }
 
 /// The record of one line.

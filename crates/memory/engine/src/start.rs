@@ -14,7 +14,7 @@ use crate::lines::{Node, NodeLines, Worker};
 use crate::node::CoherenceNode;
 use crate::node_core::NodeParts;
 use crate::poller::Pump;
-use crate::protocol::{CoherenceProtocol, LineState as _};
+use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::{Record, Records};
 use crate::worker_core::Role;
 
@@ -29,13 +29,21 @@ impl Node {
     }
 }
 
+/// Whether the record is more than the entry of a home for other nodes.
+fn is_in_flight<L: LineState>(record: &Record<L>) -> bool {
+    !(record.line.is_for_others() && record.local.is_over())
+}
+
 impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
     fn is_in_flight(&self, line: GlobalAddr) -> bool {
-        self.records.shard(line).lock().contains_key(&line)
+        self.records.shard(line).lock().get(&line).is_some_and(is_in_flight)
     }
 
     fn in_flight(&self) -> usize {
-        self.records.len()
+        let own = |shard: &Mutex<Records<P::Line>>| {
+            shard.lock().values().filter(|record| is_in_flight(record)).count()
+        };
+        self.records.shards().map(own).sum()
     }
 
     fn lost_frames(&self) -> usize {

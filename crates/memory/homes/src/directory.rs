@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use latchwork_cache::{Frame, Ownership};
-use latchwork_directory::{Action, Event, Message, Party, Rules, Sent};
+use latchwork_directory::{Action, Event, Party, Rules, Sent};
 use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, LineState, WorkerCore};
 use latchwork_verbs::{
     ComputeNodeId, GlobalAddr, MemoryNodeId, Message as Wire, Target, VerbError,
@@ -12,36 +12,32 @@ use latchwork_verbs::{
 use slab::Slab;
 
 use crate::line::{DirectoryLine, want};
+use crate::place::HomePlace;
 use crate::record::Holders;
 use crate::wire::{DirectoryMessage, decode};
-
-/// The compute node that is the agent of this memory node. Agents have the highest ids. `None`:
-/// there are more memory nodes than ids.
-pub fn agent(memory: MemoryNodeId) -> Option<ComputeNodeId> {
-    u8::try_from(memory.0)
-        .ok()
-        .and_then(|index| ComputeNodeId::MAX.checked_sub(index))
-        .and_then(ComputeNodeId::new)
-}
 
 /// The directory protocols, GAM and ScaleStore, by their [`Rules`]. Compute nodes and agents run
 /// the same protocol.
 #[derive(Debug)]
 pub struct Directory {
     pub(crate) rules: Rules,
-    /// The entries of an agent, for checks of simulated worlds.
+    pub(crate) place: HomePlace,
+    /// The entries of this home, for checks of simulated worlds.
     pub(crate) holders: Option<Arc<Holders>>,
 }
 
 impl Directory {
-    /// The protocol of a compute node.
-    pub fn new(rules: Rules) -> Directory {
-        Directory { rules, holders: None }
+    /// The protocol of a node. If the node is a home, it writes its entries down in `holders`, if
+    /// there is one.
+    pub fn new(rules: Rules, place: HomePlace, holders: Option<Arc<Holders>>) -> Directory {
+        Directory { rules, place, holders }
     }
 
-    /// The protocol of an agent, which writes its entries down in `holders`, if there is one.
-    pub fn agent(rules: Rules, holders: Option<Arc<Holders>>) -> Directory {
-        Directory { rules, holders }
+    /// The home of a line. Only a faulty peer names a line of a memory node without one. Such a
+    /// line counts as one of the first memory node, whose home serves no other node's lines.
+    fn home_of(&self, addr: GlobalAddr) -> ComputeNodeId {
+        let first = || self.place.home(MemoryNodeId(0));
+        self.place.home(addr.node()).or_else(first).expect("the first memory node has a home")
     }
 }
 
@@ -81,7 +77,7 @@ impl CoherenceProtocol for Directory {
         hold: Ownership,
         frame: Option<&Frame>,
     ) -> DirectoryLine {
-        DirectoryLine::at_rest(self.rules, node, Self::agent_of(addr), hold, frame)
+        DirectoryLine::at_rest(self.rules, node, self.home_of(addr), hold, frame)
     }
 
     fn want(&self, site: &mut Site<'_>, access: LineAccess) {
@@ -107,6 +103,7 @@ impl CoherenceProtocol for Directory {
         site.line.in_doubt = site.local.is_in_doubt();
         self.end_eviction(site);
         self.catch_up(site);
+        self.hand_over(site);
     }
 
     fn acts_on_deaths(&self) -> bool {
@@ -134,7 +131,7 @@ impl CoherenceProtocol for Directory {
         if to_home {
             // Another node would send its own memory in place of the line. What a dead node has
             // sent is void: the home may have told others that the node is dead.
-            let own = agent(site.addr.node()) == Some(site.worker.node.id());
+            let own = self.place.home(site.addr.node()) == Some(site.worker.node.id());
             if own && !site.worker.node.is_gone(from) {
                 self.serve_home(site, from, message);
             }
@@ -142,22 +139,8 @@ impl CoherenceProtocol for Directory {
         }
         let line_size = site.worker.node.cache().line_size();
         self.take_changes(site, &message, dirty.within(line_size));
-        match message {
-            Message::Evicted { accepted } => {
-                site.line.evicted = Some(accepted);
-                self.end_eviction(site);
-            }
-            message @ (Message::Settle { .. } | Message::Rebase { .. }) => {
-                self.demanded(site, message);
-            }
-            Message::Directive(directive) if site.worker.node.is_gone(directive.to) => {
-                self.drive(site, Event::Ignored(directive));
-            }
-            message => {
-                let from = if from_home { Party::Home } else { Party::Node(from) };
-                self.drive(site, Event::Received(from, message));
-            }
-        }
+        let from = if from_home { Party::Home } else { Party::Node(from) };
+        self.take(site, from, message);
     }
 
     /// The waits of other nodes for a lost line end at their deadlines.

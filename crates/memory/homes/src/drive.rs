@@ -6,9 +6,9 @@ use latchwork_cache::DirtyBounds;
 use latchwork_directory::{Action, Bytes, Event, Hold, Message, Party, Sent, Want};
 use latchwork_engine::{Alarm, Bytes as Ahead};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer, MemoryNodeId, Target, VerbError};
+use latchwork_verbs::{LocalBuffer, Target, VerbError};
 
-use crate::directory::{Directory, Site, agent};
+use crate::directory::{Directory, Site};
 use crate::line::{Copy, ownership};
 use crate::wire::encode;
 
@@ -79,6 +79,23 @@ impl Directory {
         {
             worker.look_again_when_let_go(site.addr, site.local, until);
         }
+        self.hand_over(site);
+    }
+
+    /// Takes a message that is for this node as a node, not as the home.
+    pub(crate) fn take(&self, site: &mut Site<'_>, from: Party, message: Message) {
+        match message {
+            // The step ends the eviction when it ends itself. The own home answers at once, before
+            // the engine has decided about the frame.
+            Message::Evicted { accepted } => site.line.evicted = Some(accepted),
+            message @ (Message::Settle { .. } | Message::Rebase { .. }) => {
+                self.demanded(site, message);
+            }
+            Message::Directive(directive) if site.worker.node.is_gone(directive.to) => {
+                self.drive(site, Event::Ignored(directive));
+            }
+            message => self.drive(site, Event::Received(from, message)),
+        }
     }
 
     fn perform(&self, site: &mut Site<'_>, action: Action) -> Result<(), VerbError> {
@@ -118,7 +135,7 @@ impl Directory {
         let node = &*worker.node;
         let receiver = match to {
             Party::Node(id) => id,
-            Party::Home => site.line.agent,
+            Party::Home => site.line.home_node,
         };
         let frame = site.local.frame;
         let own = frame.map(|id| node.buffer(id));
@@ -153,13 +170,19 @@ impl Directory {
             Some(id) => worker.take_dirty(id),
             None => DirtyBounds::EMPTY,
         };
+        if to == Party::Home && receiver == node.id() {
+            return self.send_to_own_home(site, message, dirty);
+        }
         let ahead = match (bytes, own) {
-            (Bytes::Line { buffer }, Some(local)) => Some(Ahead { remote: buffer, local }),
+            (Bytes::Line { buffer }, Some(local)) => {
+                Some(Ahead { region: node.arena(), remote: buffer, local })
+            }
             (Bytes::Changes, Some(local)) if !dirty.is_empty() => {
                 let (start, len) = (dirty.range().start as u64, dirty.range().len() as u32);
                 worker.counters.bytes_written_back.add(u64::from(len));
                 let local = LocalBuffer { offset: local.offset + start, len, ..local };
-                Some(Ahead { remote: addr.offset() + start, local })
+                let region = self.place.key(node.arena());
+                Some(Ahead { region, remote: addr.offset() + start, local })
             }
             _ => None,
         };
@@ -229,12 +252,5 @@ impl Directory {
             true => self.drive(site, Event::Received(Party::Home, message)),
             false => site.line.deferred.push(message),
         }
-    }
-
-    /// The agent of a line. Only a faulty peer names a line of a memory node without one. Such a
-    /// line counts as one of the first memory node, whose agent serves no other node's lines.
-    pub(crate) fn agent_of(addr: GlobalAddr) -> ComputeNodeId {
-        let first = || agent(MemoryNodeId(0));
-        agent(addr.node()).or_else(first).expect("the first memory node has an agent")
     }
 }

@@ -17,6 +17,9 @@
 //! Each memory node has an *agent* in its process: a compute node of the fabric whose arena is the
 //! memory of the memory node. So the agent sends a line from the memory like any holder from its
 //! frame, and a node writes changes into the memory in one batch with the message about them.
+//!
+//! Homes can also be at the compute nodes ([`HomePlace`]). Each then has a memory node in its
+//! process, whose memory it registers beside its arena, and is a line's home and a node in one.
 
 #![forbid(unsafe_code)]
 
@@ -24,15 +27,17 @@ mod describe;
 mod directory;
 mod drive;
 mod line;
+mod place;
 mod record;
 mod serve_home;
 mod settings;
 mod wire;
 
 pub use describe::describe;
-pub use directory::{Directory, agent};
+pub use directory::Directory;
 pub use latchwork_directory::{Conflicts, ReaderTakes, Rules};
 pub use line::DirectoryLine;
+pub use place::{HomePlace, agent, beside};
 pub use record::{Holders, Homes};
-pub use settings::{Chaining, HomeSettings, Percent, Taken};
+pub use settings::{Chaining, HomeAt, HomeSettings, Percent, Taken};
 pub use wire::{DirectoryMessage, decode};

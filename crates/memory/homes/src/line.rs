@@ -1,9 +1,12 @@
 //! [`DirectoryLine`]: the part of a line record that belongs to a directory protocol.
 
+use std::collections::VecDeque;
+
 use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_coherence::AccessMode;
-use latchwork_directory::{Era, Hold, Home, Line, LocalCopy, Message, Rules, Sent, Want};
+use latchwork_directory::{Era, Hold, Home, Line, LocalCopy, Message, Party, Rules, Sent, Want};
 use latchwork_engine::{FrameCopy, LineState};
+use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
 
 /// A line at a compute node, or at its home.
@@ -11,10 +14,14 @@ use latchwork_verbs::ComputeNodeId;
 pub struct DirectoryLine {
     pub(crate) rules: Rules,
     pub(crate) machine: Line,
-    /// The home's entry, at the agent of the line.
+    /// The home's entry, at the home of the line.
     pub(crate) home: Option<Box<Home>>,
-    /// The agent of the line.
-    pub(crate) agent: ComputeNodeId,
+    /// The home of the line.
+    pub(crate) home_node: ComputeNodeId,
+    /// The messages of this node to itself: to the home, or as the home to the node.
+    pub(crate) own: VecDeque<(Party, Message)>,
+    /// A step hands these messages over.
+    pub(crate) hands_over: bool,
     /// The dirty bounds that came with the line, for the copy that is published next.
     pub(crate) incoming: DirtyBounds,
     /// The batches in flight that read the frame, or the home's memory.
@@ -36,7 +43,7 @@ impl DirectoryLine {
     pub(crate) fn at_rest(
         rules: Rules,
         node: ComputeNodeId,
-        agent: ComputeNodeId,
+        home_node: ComputeNodeId,
         hold: Ownership,
         frame: Option<&Frame>,
     ) -> DirectoryLine {
@@ -51,7 +58,9 @@ impl DirectoryLine {
             rules,
             machine: Line::at_rest(node, hold, era, served),
             home: None,
-            agent,
+            home_node,
+            own: VecDeque::new(),
+            hands_over: false,
             incoming: DirtyBounds::EMPTY,
             forwards: 0,
             in_doubt: false,
@@ -89,9 +98,19 @@ impl LineState for DirectoryLine {
     fn is_at_rest(&self) -> bool {
         self.machine.is_at_rest()
             && self.is_still()
-            && self.home.is_none()
             && self.report.is_none()
             && self.deferred.is_empty()
+    }
+
+    /// The entry stays in the record.
+    #[inline]
+    fn is_over(&self, _now: Time) -> bool {
+        self.is_at_rest() && self.home.is_none()
+    }
+
+    #[inline]
+    fn is_for_others(&self) -> bool {
+        self.is_at_rest() && self.home.is_some()
     }
 
     #[inline]
@@ -110,7 +129,7 @@ impl LineState for DirectoryLine {
     }
 
     fn is_asking(&self, peer: ComputeNodeId) -> bool {
-        peer == self.agent && self.machine.awaits_home()
+        peer == self.home_node && self.machine.awaits_home()
     }
 
     fn recovers_from(&self, peer: ComputeNodeId) -> bool {

@@ -25,7 +25,18 @@ pub enum Taken {
     Move,
 }
 
+/// Where the home of each line is ([`HomePlace`](crate::HomePlace)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HomeAt {
+    /// At the agent of the memory node that has the line.
+    #[default]
+    Memory,
+    /// At the compute node that has the memory node in its process.
+    Compute,
+}
+
 latchwork_engine::setting_words! {
+    HomeAt: Memory "memory", Compute "compute";
     Chaining: On "on", Fifo "fifo", Polling "polling";
     Taken: Copy "copy", Move "move";
 }
@@ -65,6 +76,9 @@ latchwork_engine::settings! {
     /// these settings.
     HomeSettings
 
+    /// Where the homes are.
+    home: HomeAt = HomeAt::Memory, "home"
+        "Home of each line with gam and scalestore: memory, an agent at the memory node; compute, the compute node, which has a memory node in its process and allocates there first" [];
     /// The handlers of each agent. They share the agent's inbox.
     home_cores: u8 = 1, "home-cores" [1]
         "Cores (threads) of the agent at each memory node, with gam and scalestore" [];
@@ -83,6 +97,9 @@ latchwork_engine::settings! {
 
 impl HomeSettings {
     /// The settings of the homes, which no rule of the protocol depends on.
+    pub const OF_HOMES: [&str; 3] = ["home", "home-cores", "home-share"];
+
+    /// The settings of agents, which homes at compute nodes do not have.
     pub const OF_AGENTS: [&str; 2] = ["home-cores", "home-share"];
 
     /// The rules with these settings. A home that resolves the conflicts itself has no choice.

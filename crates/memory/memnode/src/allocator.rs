@@ -64,8 +64,13 @@ struct Aside {
 impl LineAllocator {
     /// An allocator for the node of `epochs`.
     pub fn new(epochs: &Arc<Epochs>) -> Arc<LineAllocator> {
+        LineAllocator::near(epochs, None)
+    }
+
+    /// Like [`new`](LineAllocator::new). The node claims chunks of the memory node `own` first.
+    pub fn near(epochs: &Arc<Epochs>, own: Option<MemoryNodeId>) -> Arc<LineAllocator> {
         let pool = epochs.pool().clone();
-        let claims = Claims::new(&pool, epochs.node(), epochs.registration());
+        let claims = Claims::new(&pool, epochs.node(), epochs.registration(), own);
         Arc::new(LineAllocator {
             epochs: epochs.clone(),
             fresh: Mutex::new(VecDeque::new()),

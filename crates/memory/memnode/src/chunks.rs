@@ -69,6 +69,8 @@ pub(crate) struct Claims {
     /// The memory node of the next claim. The claims rotate, so that the load spreads over the
     /// memory nodes.
     next: usize,
+    /// The memory node of this process, where every search begins.
+    own: Option<usize>,
     /// Per memory node, the first chunk that is not known to be claimed.
     cursors: Vec<u32>,
     /// The chunks of this registration, by memory node.
@@ -78,7 +80,12 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn new(pool: &Pool, node: ComputeNodeId, registration: u64) -> Claims {
+    pub(crate) fn new(
+        pool: &Pool,
+        node: ComputeNodeId,
+        registration: u64,
+        own: Option<MemoryNodeId>,
+    ) -> Claims {
         let nodes = pool.memory_nodes();
         strict_assert!(
             registration < 1 << 56,
@@ -88,6 +95,7 @@ impl Claims {
         Claims {
             tag: u64::from(node.get()) << 56 | registration,
             next: usize::from(node.get()) % nodes,
+            own: own.map(|own| usize::from(own.0)),
             cursors: vec![0; nodes],
             owned: BTreeSet::new(),
             tried: BTreeMap::new(),
@@ -104,19 +112,21 @@ impl Claims {
         self.cursors.fill(0);
     }
 
-    /// Claims a chunk: round robin over the memory nodes, beginning with the node's id modulo their
-    /// number. `None` when no memory node has a chunk to claim. After that a claim costs no verb
-    /// until [`Claims::rewind`]. A memory node that fails is passed over. The call fails with the
-    /// first failure if no other memory node has a chunk. The call fails at once at a damaged owner
-    /// word, and the next call goes on behind that word.
+    /// Claims a chunk: first at the own memory node, if there is one; round robin over the memory
+    /// nodes, beginning with the node's id modulo their number. `None` when no memory node has a
+    /// chunk to claim. After that a claim costs no verb until [`Claims::rewind`]. A memory node
+    /// that fails is passed over. The call fails with the first failure if no other memory node has
+    /// a chunk. The call fails at once at a damaged owner word, and the next call goes on behind
+    /// that word.
     pub(crate) async fn claim(
         &mut self,
         port: &Port,
         pool: &Pool,
     ) -> Result<Option<Fresh>, PoolError> {
         let mut failure = None;
-        for _ in 0..self.cursors.len() {
-            let node = self.next;
+        let round = (0..self.cursors.len()).map(|_| None);
+        for own in self.own.into_iter().map(Some).chain(round) {
+            let node = own.unwrap_or(self.next);
             let found = match self.claim_on(port, pool, node).await {
                 Ok(found) => found,
                 Err(error @ PoolError::Corrupt { .. }) => return Err(error),
@@ -125,7 +135,9 @@ impl Claims {
                     None
                 }
             };
-            self.next = (node + 1) % self.cursors.len();
+            if own.is_none() {
+                self.next = (node + 1) % self.cursors.len();
+            }
             if let Some((index, next)) = found {
                 let chunk = pool.geometry().chunk_addr(MemoryNodeId(node as u16), index);
                 strict_assert!(

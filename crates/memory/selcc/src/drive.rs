@@ -148,7 +148,7 @@ impl Selcc {
                 };
                 let body = LineMessage { dirty, message }.encode();
                 let group = site.in_flight.join(group, addr);
-                let bytes = Bytes { remote: request.buffer, local };
+                let bytes = Bytes { region: node.arena(), remote: request.buffer, local };
                 worker.forward(addr, request.from, body, bytes, group)
             }
             Action::Pause { priority } => {

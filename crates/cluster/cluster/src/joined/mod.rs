@@ -27,6 +27,7 @@ use std::time::Duration;
 use latchwork_cache::Cache;
 use latchwork_engine::{Counters, Node, NodeParts};
 use latchwork_fabric::AnyFabric;
+use latchwork_homes::HomePlace;
 use latchwork_membership::{Membership, MembershipError, NodeIncarnation, NodeName, Role, View};
 use latchwork_memnode::{Epochs, LineAllocator, Pool};
 use latchwork_runtime::{Clock, Executor, RealDriver, Time};
@@ -258,7 +259,8 @@ impl Begun {
             epochs: epochs.clone(),
             settings: config.node.clone(),
         };
-        let node = new_node(parts, config.protocol, config.directory_changes(), &config.selcc);
+        let changes = (config.directory_changes(), HomePlace::Agents);
+        let (node, _) = new_node(parts, config.protocol, changes, &config.selcc, false);
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let memory: Vec<_> = memory.into_iter().map(|(party, _)| party).collect();

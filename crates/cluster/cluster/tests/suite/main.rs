@@ -2,6 +2,7 @@
 
 mod coherence;
 mod common;
+mod compute_homes;
 mod directory;
 mod fairness;
 mod faults;

@@ -168,6 +168,8 @@ impl ClusterFlags {
             ConfigError::Setting { setting, .. } => format!("--{setting}: {error}"),
             ConfigError::HomeShare { .. } => format!("--home-share: {error}"),
             ConfigError::OfAgentsElsewhere { setting } => format!("--{setting}: {error}"),
+            ConfigError::NoAgents { setting } => format!("--{setting}: {error}"),
+            ConfigError::ComputeHomes { .. } => format!("--memory-nodes: {error}"),
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
@@ -324,6 +326,17 @@ mod tests {
             ("--chaining on", "--chaining on", "use scalestore,"),
             ("--reader-takes move --protocol gam", "--reader-takes move", "use scalestore,"),
             ("--home-cores 1 --protocol sel", "--home-cores 1", "use gam or scalestore,"),
+            ("--home compute", "--home compute", "use gam or scalestore,"),
+            (
+                "--home compute --protocol gam --compute-nodes 3",
+                "--memory-nodes",
+                "use 3 memory nodes",
+            ),
+            (
+                "--home compute --protocol gam --memory-nodes 2 --compute-nodes 2 --home-cores 2",
+                "--home-cores",
+                "use home memory",
+            ),
         ] {
             let line = config(arguments).expect_err("impossible").to_string();
             assert!(!line.contains('\n'), "{line}");
@@ -368,7 +381,11 @@ mod tests {
             let flag = arguments.trim_start_matches("--join file:/tmp/x ");
             assert!(line.starts_with(flag) && line.contains(would_do), "{line}");
         }
-        for arguments in ["--home-share 50 --fabric sim", "--home-cores 2 --chaining fifo"] {
+        for arguments in [
+            "--home-share 50 --fabric sim",
+            "--home-cores 2 --chaining fifo",
+            "--home compute --compute-nodes 2 --memory-nodes 2",
+        ] {
             let flags = parse(&format!("{arguments} --protocol scalestore")).expect("flags");
             let fabric = flags.fabric.choice().expect("a choice");
             flags.cluster.check_fabric(&fabric).expect("the fabric has it");

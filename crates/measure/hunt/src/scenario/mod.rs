@@ -195,6 +195,12 @@ impl Scenario {
                 format!("{given} memory nodes cannot be lost: there are {most}"),
             );
         }
+        if self.faults.lost_memory > 0 && self.has_compute_homes() {
+            return wrong(
+                "faults.lost_memory",
+                "with home = compute, memory is lost with its compute node: deaths would do".into(),
+            );
+        }
         if self.elide_payloads && self.checks != Checks::None {
             return wrong(
                 "elide_payloads",
@@ -231,6 +237,18 @@ impl Scenario {
         Ok(())
     }
 
+    /// Whether each compute node is the home of the lines of its own memory node. The number of
+    /// memory nodes is then that of the compute nodes, whatever `memory_nodes` is.
+    pub(crate) fn has_compute_homes(&self) -> bool {
+        self.protocol.has_homes() && self.settings.get("home").is_some_and(|at| at == "compute")
+    }
+
+    /// Whether faults lose memory nodes.
+    pub(crate) fn loses_memory(&self) -> bool {
+        let plan = &self.faults;
+        plan.lost_memory > 0 || self.has_compute_homes() && plan.departures() > 0
+    }
+
     /// The number of operations of all tasks.
     pub fn total_operations(&self) -> u64 {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
@@ -251,10 +269,12 @@ impl Scenario {
         // each memory node are spare. The pool itself uses one chunk of the first memory node.
         let data = self.workload.lines(self).div_ceil(lines_per_chunk);
         let chunks = 2 * self.compute_nodes as u64 + data;
-        let each = chunks.div_ceil(self.memory_nodes as u64) + 2;
+        let memory_nodes =
+            if self.has_compute_homes() { self.compute_nodes } else { self.memory_nodes };
+        let each = chunks.div_ceil(memory_nodes as u64) + 2;
         let mut config = ClusterConfig {
             compute_nodes: self.compute_nodes,
-            memory_nodes: self.memory_nodes,
+            memory_nodes,
             workers: self.workers,
             inflight: self.tasks.max(1),
             memory_bytes: each * chunk_size,

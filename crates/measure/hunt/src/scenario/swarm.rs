@@ -60,6 +60,10 @@ const DEPARTURES: u64 = (1 << 40) + 14;
 /// the same reason as [`LOCKS`].
 const LINE_SIZES: u64 = (1 << 40) + 16;
 
+/// The random stream that decides whether the homes of the lines are at the compute nodes, where
+/// the protocol has homes. This stream is separate for the same reason as [`LOCKS`].
+const COMPUTE_HOMES: u64 = (1 << 40) + 300;
+
 /// The line sizes of most worlds, in bytes. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
 const _: () = assert!(
@@ -95,6 +99,15 @@ fn departures(scenario: &mut Scenario) {
     plan.lapses = draw.between(0, room(plan)) as u32;
     if plan.departures() == 0 {
         plan.deaths = draw.between(1, room(plan)) as u32;
+    }
+}
+
+/// Puts the homes at the compute nodes in a random third of the worlds with homes. With a memory
+/// node, such a world would lose a compute node, so it has no fault of that kind.
+fn compute_homes(scenario: &mut Scenario) {
+    let mut draw = Draw(WorkloadRandom::for_stream(scenario.seed, COMPUTE_HOMES));
+    if scenario.protocol.has_homes() && scenario.faults.lost_memory == 0 && draw.chance(3) {
+        scenario.settings.insert("home".to_owned(), "compute".to_owned());
     }
 }
 
@@ -152,6 +165,7 @@ impl Scenario {
             scenario.faults = draw.faults(&scenario);
             departures(&mut scenario);
         }
+        compute_homes(&mut scenario);
         scenario.deadline_us = patience(&scenario);
         scenario
     }

@@ -183,7 +183,7 @@ impl World {
         if self.has_survivors() {
             self.press()?;
             // A lost memory node cannot be written, so this check cannot succeed.
-            if self.scenario.faults.lost_memory == 0 {
+            if !self.scenario.loses_memory() {
                 self.check_epochs()?;
             }
         }
@@ -257,6 +257,9 @@ impl World {
         }
         if let Some(node) = strike.loses_node() {
             self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
+            if self.scenario.has_compute_homes() {
+                self.observer.is_lost(node);
+            }
             self.deaths.gone(&self.cluster, at, node, agenda);
         }
     }
@@ -279,9 +282,7 @@ impl World {
             return self.failed(WorldCheck::Starvation, "a reclaim has no end".to_owned());
         }
         // A lost memory node cannot be written, so this check cannot succeed.
-        if self.scenario.faults.lost_memory > 0
-            || self.scenario.plant == Some(SeededBug::BuriesNobody)
-        {
+        if self.scenario.loses_memory() || self.scenario.plant == Some(SeededBug::BuriesNobody) {
             return Ok(());
         }
         match self.deaths.reclaimed(&self.cluster) {
@@ -310,7 +311,7 @@ impl World {
     fn leave(&self) -> Result<(), Failed> {
         // After the loss of a memory node, no node can publish its epoch, and each attempt fails at
         // its deadline.
-        let lost = self.scenario.faults.lost_memory > 0;
+        let lost = self.scenario.loses_memory();
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
         let tasks = self.spawn(first, move |member, process| {

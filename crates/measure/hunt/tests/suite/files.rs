@@ -87,6 +87,23 @@ fn every_protocol_is_drawn_and_kept_seeds_keep_theirs() {
 }
 
 #[test]
+fn homes_are_drawn_at_compute_nodes_where_the_protocol_has_homes() {
+    let drawn = (0..2000).map(|seed| Scenario::from_seed(seed, &SwarmChoice::default()));
+    let drawn: Vec<_> = drawn.filter(|scenario| scenario.settings.contains_key("home")).collect();
+    assert!(drawn.len() > 80, "{} worlds", drawn.len());
+    assert!(drawn.iter().any(|scenario| scenario.faults.deaths > 0));
+    for scenario in drawn {
+        assert!(scenario.protocol.has_homes() && scenario.check().is_ok(), "{}", scenario.seed);
+    }
+    let settings = [("home".to_owned(), "compute".to_owned())].into();
+    let faults = FaultPlan { lost_memory: 1, ..FaultPlan::default() };
+    let protocol = Protocol::Gam;
+    let lost = Scenario { protocol, settings, faults, ..Scenario::default() };
+    let error = lost.check().expect_err("memory and node are one").to_string();
+    assert!(error.contains("deaths would do"), "{error}");
+}
+
+#[test]
 fn what_a_choice_leaves_out_is_not_drawn() {
     let choice = SwarmChoice {
         workloads: vec![WorkloadKind::Tree],

@@ -3,7 +3,7 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, RtreeLoad, WorkloadKind,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, RtreeLoad, WorkloadKind,
 };
 use latchwork_hunt::{
     FaultPlan, Network, Scenario, SeededBug, SwarmChoice, Workload, WorldCheck, run,
@@ -246,6 +246,26 @@ fn homes_and_holders_that_break_a_rule_are_found() {
                 |seed| Scenario { protocol, frames: 6, workload: workload.clone(), ..busy(seed) };
             is_found(plant, 60, &HARM, homes);
         }
+    }
+}
+
+/// The same where a home is beside a node, so that some messages of a line are calls.
+#[test]
+fn homes_at_compute_nodes_that_break_a_rule_are_found() {
+    for (plant, protocol) in [
+        (SeededBug::ServesOutOfOrder, Protocol::ScaleStore),
+        (SeededBug::EvictsUnanswered, Protocol::Gam),
+    ] {
+        let load = LinesLoad { lines: 12, writes: 30, dropped: 0, ..LinesLoad::default() };
+        let workload = Workload::Lines(load);
+        let settings: Overrides = [("home".to_owned(), "compute".to_owned())].into();
+        is_found(plant, 60, &HARM, |seed| Scenario {
+            protocol,
+            frames: 6,
+            settings: settings.clone(),
+            workload: workload.clone(),
+            ..busy(seed)
+        });
     }
 }
 

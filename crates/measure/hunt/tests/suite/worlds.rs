@@ -1,5 +1,6 @@
 //! Runs worlds of many seeds, of each workload, with a few faults each. No world may fail.
 
+use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::WorkloadKind;
 use latchwork_hunt::{Scenario, SwarmChoice, WorldReport, run};
 
@@ -38,6 +39,30 @@ fn all_struck(reports: &[WorldReport]) {
         ("clean errors", sum(|r| r.clean_errors)),
     ];
     assert!(counts.iter().all(|(_, count)| *count > 0), "{counts:?}");
+}
+
+/// Worlds of all kinds with homes at compute nodes. In half of them nodes die, most of them with
+/// notices, and the nodes are homes.
+#[test]
+fn homes_at_compute_nodes() {
+    let world = |seed| {
+        let mut scenario = Scenario::from_seed(seed, &SwarmChoice::default());
+        scenario.protocol = if seed % 2 == 0 { Protocol::Gam } else { Protocol::ScaleStore };
+        scenario.settings = [("home".to_owned(), "compute".to_owned())].into();
+        let plan = &mut scenario.faults;
+        plan.lost_memory = 0;
+        if seed % 4 > 1 && plan.departures() == 0 {
+            (plan.deaths, plan.told_us) = (1, [0, 200, 1_000][seed as usize % 3]);
+        }
+        let report = run(&scenario);
+        if let Some(failure) = &report.failure {
+            panic!("{failure}\n{}", scenario.to_toml());
+        }
+        report
+    };
+    let reports: Vec<_> = (0..240).map(world).collect();
+    assert!(reports.iter().filter(|report| report.node_faults.deaths > 0).count() > 100);
+    assert!(reports.iter().any(|report| report.clean_errors > 0), "no line was lost");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod linearizable;
 mod threads;
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::{TreeLoad, WorkloadKind};
+use latchwork_hunt::scenario::{Overrides, TreeLoad, WorkloadKind};
 use latchwork_hunt::{Network, Scenario, SwarmChoice, Workload, WorldReport, run};
 
 /// The seeds of a test: `count` seeds from `first` on. With `LATCHWORK_WORLDS=100` in the
@@ -26,7 +26,9 @@ fn drawn(seed: u64, protocol: Protocol) -> Scenario {
         ..SwarmChoice::default()
     };
     let deadline_us = 2_000_000;
-    Scenario { protocol, deadline_us, ..Scenario::from_seed(seed, &choice) }
+    // The seed may have drawn the place of the homes, which not every protocol has.
+    let settings = Overrides::new();
+    Scenario { protocol, deadline_us, settings, ..Scenario::from_seed(seed, &choice) }
 }
 
 /// Many nodes with very small caches on a harsh network. So lines are often handed over and
