@@ -157,14 +157,9 @@ pub enum ConfigError {
         /// The given percentage.
         given: u32,
     },
-    /// The agents would not have a setting that was changed.
-    #[error(
-        "{setting} is not for a cluster of processes, where the memory nodes run the agents: leave it out"
-    )]
-    OfAgentsElsewhere {
-        /// The setting.
-        setting: &'static str,
-    },
+    /// A process has a compute node or a memory node.
+    #[error("home compute is for a cluster in one process: use home memory, or leave it out")]
+    ComputeHomesElsewhere,
     /// There is no worker.
     #[error("a compute node needs at least one worker")]
     Workers,
@@ -329,13 +324,11 @@ pub(crate) fn check_threads(config: &ClusterConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// Checks that no setting of the homes was changed. Agents of other processes have the defaults.
+/// Checks what a cluster of processes cannot do.
 #[cfg(feature = "processes")]
 pub(crate) fn check_processes(config: &ClusterConfig) -> Result<(), ConfigError> {
-    match config.changed_home_settings().next() {
-        None => Ok(()),
-        Some(setting) => Err(ConfigError::OfAgentsElsewhere { setting }),
-    }
+    check_threads(config)?;
+    if config.has_compute_homes() { Err(ConfigError::ComputeHomesElsewhere) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -371,11 +364,12 @@ mod tests {
 
     #[cfg(feature = "processes")]
     #[test]
-    fn processes_take_no_setting_that_agents_elsewhere_would_not_have() {
+    fn processes_have_homes_at_memory_nodes_and_whole_cores() {
         let mut config = ClusterConfig { protocol: Protocol::ScaleStore, ..Default::default() };
-        config.set("chaining", "on").expect("the default");
+        config.set("chaining", "fifo").expect("a value");
+        config.set("home-cores", "2").expect("a value");
         assert_eq!(check_processes(&config), Ok(()));
-        for (setting, text) in [("chaining", "fifo"), ("home-cores", "2")] {
+        for (setting, text) in [("home", "compute"), ("home-share", "50")] {
             let mut config = config.clone();
             config.set(setting, text).expect("a value");
             let line = check_processes(&config).expect_err("not everywhere").to_string();

@@ -4,8 +4,9 @@
 //!   a compute node joins with gam ──► arena, inbox ──► the pool is formatted ──► handler ──► contact
 //! ```
 //!
-//! A memory node has no setting for the protocol. It needs an agent when a compute node joins whose
-//! protocol has homes. It reads the size of lines in the pool.
+//! A memory node has no setting for the protocol, nor for its homes. It needs an agent when a
+//! compute node joins whose protocol has homes, and has the settings of that node. It reads the
+//! size of lines in the pool.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +25,7 @@ use crate::build::worker_config;
 use crate::host::Host;
 use crate::joined::{Introductions, agents};
 use crate::ports::Ports;
-use crate::protocol::{Protocol, agent, new_agent};
+use crate::protocol::{agent, new_agent};
 use crate::transport::Link;
 use crate::{ClusterConfig, JoinError};
 
@@ -84,11 +85,11 @@ struct Start {
 
 impl Start {
     fn run(self) -> Option<Host> {
-        let protocol = self.protocol()?;
-        match self.begin(protocol) {
+        let terms = self.terms()?;
+        match self.begin(&terms) {
             Ok(host) => host,
             Err(error) => {
-                tracing::warn!(%protocol, %error, "this memory node has no agent");
+                tracing::warn!(protocol = terms, %error, "this memory node has no agent");
                 None
             }
         }
@@ -98,8 +99,8 @@ impl Start {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The protocol that needs an agent, or `None` at the end of the process.
-    fn protocol(&self) -> Option<Protocol> {
+    /// The terms that need an agent, or `None` at the end of the process.
+    fn terms(&self) -> Option<String> {
         while !self.is_stopped() {
             match self.membership.wait(LOOK, |view| agents::wanted(view).is_some()) {
                 Ok(view) => return agents::wanted(&view),
@@ -111,7 +112,9 @@ impl Start {
         None
     }
 
-    fn begin(&self, protocol: Protocol) -> Result<Option<Host>, JoinError> {
+    fn begin(&self, terms: &str) -> Result<Option<Host>, JoinError> {
+        let Some(config) = agents::config_of(terms) else { return Ok(None) };
+        let protocol = config.protocol;
         let Start { memory, membership, link, introductions, .. } = self;
         let no_id = JoinError::NoIdForAgent { node: membership.me().node };
         if let Some(error) = agents::without_id(&membership.view()) {
@@ -127,7 +130,6 @@ impl Start {
         // its key is that of all arenas.
         let arena = fabric.register(id, arena)?;
         let ports = Ports::leased(threaded, membership.lease());
-        let config = ClusterConfig { protocol, ..ClusterConfig::default() };
         let own = worker_config(&config, usize::MAX);
         let mut executor = Executor::new(RealDriver::new(), own);
         let handle = executor.handle();
@@ -166,9 +168,9 @@ impl Start {
         introductions.serve(&agent, &ports);
         // A compute node that reads this contact sends requests, so the handler has begun before.
         let address = link.contact(latchwork_membership::NodeName::Compute(id))?;
-        let (key, value) = agents::contact_of(protocol, &address);
+        let (key, value) = agents::contact_of(terms, &address);
         membership.contact(key, &value)?;
-        tracing::info!(%protocol, agent = id.get(), "the agent of this memory node serves");
+        tracing::info!(protocol = terms, agent = id.get(), "the agent of this memory node serves");
         Ok(Some(host))
     }
 }

@@ -95,17 +95,19 @@ pub enum JoinError {
         /// The fabric of this node.
         ours: &'static str,
     },
-    /// The nodes of a cluster run different protocols, and one of these needs agents.
+    /// The nodes of a cluster run different protocols, and one of these needs agents. Or the
+    /// settings of the homes differ.
     #[error(
-        "{node} runs {theirs}, and this node {ours}: use the same --protocol for all nodes, or a new cluster"
+        "{node} runs {theirs}, and this node {ours}: use the same --protocol and the same settings of homes for all \
+         nodes, or a new cluster"
     )]
     OtherProtocol {
         /// Another node. A memory node keeps the protocol of its agent.
         node: NodeName,
-        /// Its protocol.
+        /// Its protocol, with the settings of the homes that are not the defaults.
         theirs: String,
-        /// The protocol of this node.
-        ours: Protocol,
+        /// Those of this node.
+        ours: String,
     },
     /// The protocol needs agents, which processes on RDMA devices do not have.
     #[error(

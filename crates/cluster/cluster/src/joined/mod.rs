@@ -215,9 +215,10 @@ impl Begun {
         // it as their first region, and its key is the same on all nodes.
         let arena = fabric.register(id, cache.arena().clone())?;
         let contact = link.contact(me.node)?;
-        membership.contact(agents::PROTOCOL, config.protocol.name())?;
+        let terms = agents::terms_of(&config);
+        membership.contact(agents::PROTOCOL, &terms)?;
         membership.contact(link.key(), &contact)?;
-        let introductions = Introductions::start(membership, &link, Some(config.protocol))?;
+        let introductions = Introductions::start(membership, &link, Some(terms))?;
         let view = introductions.wait(config.memory_nodes, patience)?;
 
         let mut executor = Executor::new(RealDriver::new(), worker_config(&config, usize::MAX));

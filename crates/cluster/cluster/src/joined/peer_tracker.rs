@@ -25,9 +25,9 @@ use latchwork_runtime::{Clock, Time};
 use super::agents;
 use super::follower::{Follower, Shared};
 use super::start_patience::{StartPatience, StartWait};
+use crate::JoinError;
 use crate::ports::Ports;
 use crate::transport::Link;
-use crate::{JoinError, Protocol};
 
 /// The interval between two checks, while this node waits for others.
 const MEET: Duration = Duration::from_millis(10);
@@ -35,8 +35,8 @@ const MEET: Duration = Duration::from_millis(10);
 /// The handle of the membership thread. Dropping the handle ends the thread.
 pub(crate) struct Introductions {
     shared: Arc<Shared>,
-    /// The protocol of a compute node.
-    protocol: Option<Protocol>,
+    /// The terms of a compute node ([`agents::terms_of`]).
+    terms: Option<String>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -45,13 +45,13 @@ impl Introductions {
     pub(crate) fn start(
         membership: &Membership,
         link: &Link,
-        protocol: Option<Protocol>,
+        terms: Option<String>,
     ) -> Result<Self, JoinError> {
         let shared = Arc::new(Shared::new(membership, link));
         let follower = shared.clone();
         let thread = thread::Builder::new().name("introductions".to_owned());
         let thread = thread.spawn(move || Follower::new(follower).follow())?;
-        Ok(Introductions { shared, protocol, thread: Some(thread) })
+        Ok(Introductions { shared, terms, thread: Some(thread) })
     }
 
     /// Sets this process's compute node, or the agent of its memory node. From then on the thread
@@ -91,7 +91,7 @@ impl Introductions {
         memory: &[NodeIncarnation],
         patience: StartPatience<'_>,
     ) -> Result<(), JoinError> {
-        if !self.protocol.is_some_and(Protocol::has_homes) {
+        if !self.has_homes() {
             return Ok(());
         }
         let missing = || {
@@ -146,9 +146,13 @@ impl Introductions {
     /// The reason why this node cannot be a member beside the others, if there is one.
     fn refusal(&self, view: &View) -> Option<JoinError> {
         let error = lost_memory(view).or_else(|| self.shared.link.stranger(view));
-        let error = error.or_else(|| agents::disagreement(view, self.protocol?));
-        let has_homes = self.protocol.is_some_and(Protocol::has_homes);
-        error.or_else(|| agents::without_id(view).filter(|_| has_homes))
+        let error = error.or_else(|| agents::disagreement(view, self.terms.as_deref()?));
+        error.or_else(|| agents::without_id(view).filter(|_| self.has_homes()))
+    }
+
+    /// Whether this is a compute node whose protocol has homes.
+    fn has_homes(&self) -> bool {
+        self.terms.as_deref().is_some_and(agents::has_homes)
     }
 
     fn known_memory(&self) -> usize {

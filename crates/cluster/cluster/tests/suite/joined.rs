@@ -169,6 +169,50 @@ fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
     }
 }
 
+/// The agents take the settings of the first compute node, and a node with others is refused.
+#[test]
+fn agents_in_processes_of_their_own_have_the_settings_of_the_homes() {
+    for common in Common::both() {
+        let common = Common { protocol: Protocol::ScaleStore, ..common };
+        let mut config = common.small(2, 1, 16, 1);
+        for (name, text) in [("chaining", "polling"), ("reader-takes", "move"), ("home-cores", "5")]
+        {
+            config.set(name, text).expect("a value");
+        }
+        let _memory = common.memory(&config);
+        let load = Load { lines: 8, operations: 200, tasks: 4, writes: 40, dropped: 10 };
+        let ends = common.on_all(&config, |joined| {
+            let counts = joined.run(|member| hammer(member, load)).expect("no worker fails");
+            barrier(joined.group(), "hammered");
+            let reads =
+                joined.run(|member| async move { read_counters(&member, load.lines).await });
+            barrier(joined.group(), "read");
+            #[cfg(target_os = "linux")]
+            assert!(has_thread("agent0-4"), "the agent of the first memory node has fewer cores");
+            joined.leave().expect("nothing is in the way");
+            (counts, reads.expect("no worker fails"))
+        });
+        let counts: Vec<_> = ends.iter().flat_map(|(counts, _)| counts.clone()).collect();
+        for read in ends.into_iter().flat_map(|(_, reads)| reads) {
+            assert_eq!(read, totals(&counts), "a write was lost");
+        }
+        config.set("home-cores", "4").expect("a value");
+        config.compute_nodes = 1;
+        let error = common.compute(&config).map(drop).expect_err("others").to_string();
+        assert!(error.starts_with("M") && error.contains("home-cores=5"), "{error}");
+        assert!(error.contains("same settings of homes") && !error.contains('\n'), "{error}");
+    }
+}
+
+/// Whether this process has a thread of this name.
+#[cfg(target_os = "linux")]
+fn has_thread(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|comm| comm.trim() == name)
+}
+
 async fn add(member: &Member, line: GlobalAddr, times: u64) -> u64 {
     let mut last = 0;
     for _ in 0..times {
@@ -558,6 +602,9 @@ fn missing_memory_nodes_and_pools_of_other_lines_or_protocols_are_reported() {
     joined.leave().expect("nothing is in the way");
     // A memory node keeps its agent, which hinders no protocol without agents.
     refused(&of(Protocol::ScaleStore), "M0 runs gam, and this node scalestore: use the same");
+    let mut cores = of(Protocol::Gam);
+    cores.set("home-cores", "2").expect("a value");
+    refused(&cores, "M0 runs gam, and this node gam with home-cores=2: use the same");
     common.compute(&config).expect("it joins").leave().expect("nothing is in the way");
     assert!(matches!(
         common.membership(Role::Compute).expect("an id").me().node,

@@ -167,9 +167,9 @@ impl ClusterFlags {
             }
             ConfigError::Setting { setting, .. } => format!("--{setting}: {error}"),
             ConfigError::HomeShare { .. } => format!("--home-share: {error}"),
-            ConfigError::OfAgentsElsewhere { setting } => format!("--{setting}: {error}"),
             ConfigError::NoAgents { setting } => format!("--{setting}: {error}"),
             ConfigError::ComputeHomes { .. } => format!("--memory-nodes: {error}"),
+            ConfigError::ComputeHomesElsewhere => format!("--home: {error}"),
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
         })
@@ -373,7 +373,7 @@ mod tests {
         for (arguments, would_do) in [
             ("--home-share 50", "--fabric sim"),
             ("--join file:/tmp/x --home-share 50", "leave it out"),
-            ("--join file:/tmp/x --chaining fifo", "leave it out"),
+            ("--join file:/tmp/x --home compute", "leave it out"),
         ] {
             let flags = parse(&format!("{arguments} --protocol scalestore")).expect("flags");
             let fabric = flags.fabric.choice().expect("a choice");
@@ -384,6 +384,7 @@ mod tests {
         for arguments in [
             "--home-share 50 --fabric sim",
             "--home-cores 2 --chaining fifo",
+            "--join file:/tmp/x --home-cores 2 --chaining fifo",
             "--home compute --compute-nodes 2 --memory-nodes 2",
         ] {
             let flags = parse(&format!("{arguments} --protocol scalestore")).expect("flags");

@@ -37,12 +37,13 @@ impl SettingFlags {
     /// Refuses settings of the homes that this fabric cannot have.
     ///
     /// # Errors
-    /// A share of a core, which only a simulation has; any of them in a cluster of processes.
+    /// A share of a core, which only a simulation has; homes at compute nodes in a cluster of
+    /// processes.
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
         for (name, text) in self.given() {
             let why = match fabric {
-                FabricChoice::Joined(_) if is_of_homes(name) => {
-                    "the agents are in the processes of the memory nodes, which do not take it; leave it out"
+                FabricChoice::Joined(_) if name == "home" && text == "compute" => {
+                    "processes have a memory node or a compute node, not both; leave it out"
                 }
                 FabricChoice::Sim(_) => continue,
                 _ if name == "home-share" && text != "100" => {
