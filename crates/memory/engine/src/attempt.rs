@@ -58,7 +58,8 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
             return Ok(attempt);
         }
-        if access.no_wait && mode == AccessMode::Shared && !self.may_be_refused(record) {
+        let registers = mode == AccessMode::Shared || self.node.protocol.registers_writers();
+        if access.no_wait && registers && !self.may_be_refused(record) {
             return Ok(Attempt::Locked);
         }
         if record.local.frame.is_none() {

@@ -78,8 +78,8 @@ impl Drop for Lock {
     }
 }
 
-/// At most 1/N of the frames is kept for lines that were refused to readers (N is this number), but
-/// at least one frame may be kept.
+/// At most 1/N of the frames is kept for refused lines (N is this number), but at least one frame
+/// may be kept.
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
@@ -213,15 +213,17 @@ impl<P: CoherenceProtocol> Inner<P> {
         );
     }
 
-    /// Whether a reader that does not wait for locks may request the line.
+    /// Whether an access that does not wait for locks, and stays registered if it is refused, may
+    /// request the line.
     ///
-    /// 1. A refused reader stays registered until the lock ends (under SELCC by its bit in the
-    ///    latch word). Until then the line keeps its frame.
+    /// 1. A refused reader stays registered until the lock ends: under SELCC by its bit in the
+    ///    latch word, under the directory protocols by its place at the home, as a refused writer
+    ///    does. Until then the line keeps its frame.
     /// 2. Such lines take a quarter of the frames at most. Lines that are locked here take a half
     ///    by default.
     /// 3. So by default a quarter of the frames is left for other lines, unless the cache is tiny.
     /// 4. Without the bound, two nodes could both wait for a frame: each node could keep frames for
-    ///    reads that the locks of the other node refused.
+    ///    accesses that the locks of the other node refused.
     pub(crate) fn may_be_refused(&self, record: &mut Record<P::Line>) -> bool {
         let node = &*self.node_core;
         let most = (node.cache.capacity() / REFUSED_SHARE).max(1);
@@ -235,15 +237,16 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Ends the count of [`may_be_refused`](Inner::may_be_refused), once the line is here, has no
-    /// frame or is not wanted any more.
+    /// frame or is not requested any more.
     pub(crate) fn see_to_refusal(&self, record: &mut Record<P::Line>) {
-        let over = record.line.hold() != Ownership::Invalid
-            || !record.line.is_wanted() && record.local.waiters.is_empty()
-            || record.local.frame.is_none();
+        let waits = record.line.hold() == Ownership::Invalid && !record.local.waiters.is_empty();
+        // The frame of a line that has failed is lost, and would count for ever.
+        let fails = record.local.failed.is_some() && self.node.protocol.registers_writers();
+        let over = fails || !(waits || record.line.keeps_refused()) || record.local.frame.is_none();
         if record.local.counts_as_refused && over {
             record.local.counts_as_refused = false;
             let refused = self.node_core.refused.fetch_sub(1, Ordering::Relaxed);
-            strict_assert!(refused > 0, "a refused reader was not counted");
+            strict_assert!(refused > 0, "a refused access was not counted");
         }
     }
 

@@ -65,8 +65,8 @@ pub struct NodeCore {
     pub(crate) releasing: AtomicUsize,
     /// The bound on the lines that transactions lock.
     pub(crate) lock_share: Share,
-    /// The number of lines that readers without a wait for locks have requested. A line that was
-    /// refused to such a reader keeps its frame until the lock ends. So
+    /// The number of lines that accesses without a wait for locks have requested, and that keep
+    /// their frames until the lock ends if the access is refused. So
     /// [`may_be_refused`](crate::inner::Inner::may_be_refused) bounds this number.
     pub(crate) refused: AtomicUsize,
     /// The message numbers that have arrived.

@@ -66,6 +66,12 @@ pub trait LineState: fmt::Debug + Send + 'static {
         self.is_at_rest() && self.hold() == Ownership::Invalid
     }
 
+    /// Whether the wait of a refused access keeps the frame, also when no access waits any more.
+    #[inline]
+    fn keeps_refused(&self) -> bool {
+        self.hold() == Ownership::Invalid && self.is_wanted()
+    }
+
     /// Whether a request of this node to `peer` is open.
     fn is_asking(&self, peer: ComputeNodeId) -> bool {
         let _ = peer;
@@ -127,6 +133,11 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Whether a writer clears all shared copies of a line with one operation. Then the early
     /// release of a copy would only cost one more.
     fn clears_copies_at_once(&self) -> bool {
+        false
+    }
+
+    /// Whether a writer that a lock refuses stays registered until the lock ends, as a reader does.
+    fn registers_writers(&self) -> bool {
         false
     }
 

@@ -84,7 +84,7 @@ pub struct LocalSide {
     pub frame: Option<FrameId>,
     /// The accesses that wait for the line.
     pub waiters: Waiters,
-    /// A reader that does not wait for locks has requested the line. If the reader is refused, its
+    /// An access that does not wait for locks has requested the line. If the access is refused, its
     /// wait stays registered, and the line keeps its frame.
     pub(crate) counts_as_refused: bool,
     /// The latest time of an alarm for the end of a local writer's latch.
@@ -155,7 +155,7 @@ impl LocalSide {
         );
         assert!(
             !self.counts_as_refused || self.frame.is_some(),
-            "a refused reader counts for a frame that it does not have: {self:?}"
+            "a refused access counts for a frame that it does not have: {self:?}"
         );
         assert!(
             self.blocked_since.is_none() || self.listed,

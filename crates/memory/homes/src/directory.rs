@@ -65,6 +65,11 @@ impl CoherenceProtocol for Directory {
         true
     }
 
+    /// Every request keeps its place at the home.
+    fn registers_writers(&self) -> bool {
+        true
+    }
+
     /// The answer of the home ends it.
     fn operation_ends_release(&self) -> bool {
         false

@@ -128,6 +128,13 @@ impl LineState for DirectoryLine {
         self.machine.is_idle() && self.is_still()
     }
 
+    /// Also beside a copy, which cannot be evicted while an upgrade waits. An idle line gives its
+    /// frame back.
+    #[inline]
+    fn keeps_refused(&self) -> bool {
+        self.machine.is_requesting() && !self.machine.is_idle()
+    }
+
     fn is_asking(&self, peer: ComputeNodeId) -> bool {
         peer == self.home_node && self.machine.awaits_home()
     }

@@ -118,6 +118,12 @@ impl Line {
         self.want.is_some()
     }
 
+    /// Whether a request of this node is open, or will be sent.
+    #[inline]
+    pub fn is_requesting(&self) -> bool {
+        self.want.is_some() || !matches!(self.phase, Phase::Rest | Phase::Leaving(_))
+    }
+
     /// Whether [`Message::Busy`] of this era may be about the open request of this node.
     pub fn heeds(&self, era: Era) -> bool {
         match self.phase {
