@@ -1,5 +1,6 @@
 //! `sim hunt`: many worlds, until one fails.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
@@ -111,11 +112,19 @@ fn summary(totals: &Totals, from_seed: u64, real: Duration) -> String {
 /// The number of worlds with changed settings of the protocol, and how many of all possible changes
 /// these worlds had.
 fn settings(totals: &Totals) -> String {
+    let variants = variants();
+    let is_tried = |name: &String| variants.iter().any(|variant| variant.contains_key(name));
+    let mut by_settings: BTreeMap<Vec<_>, u64> = BTreeMap::new();
+    for (overrides, worlds) in &totals.by_settings {
+        // Settings that only one protocol has are drawn besides.
+        let tried = overrides.iter().filter(|(name, _)| is_tried(name)).collect();
+        *by_settings.entry(tried).or_default() += worlds;
+    }
     let mut words = Vec::new();
     for (changed, what) in [(0, "as they are"), (1, "one changed"), (2, "two")] {
-        let met = totals.by_settings.iter().filter(|(overrides, _)| overrides.len() == changed);
+        let met = by_settings.iter().filter(|(tried, _)| tried.len() == changed);
         let (ways, worlds) = met.fold((0, 0), |(ways, all), (_, worlds)| (ways + 1, all + worlds));
-        let there_are = variants().iter().filter(|variant| variant.len() == changed).count();
+        let there_are = variants.iter().filter(|variant| variant.len() == changed).count();
         words.push(match changed {
             0 => format!("{what} {worlds}"),
             _ => format!("{what} {worlds} ({ways} of {there_are} ways)"),

@@ -22,7 +22,11 @@ impl WorldArgs {
             vary: if self.default_settings { Vary::Nothing } else { Vary::Settings },
             ..SwarmChoice::default()
         };
-        self.changed(Scenario::from_seed(seed, &choice))
+        let mut scenario = self.changed(Scenario::from_seed(seed, &choice));
+        if choice.vary == Vary::Settings {
+            scenario.vary_ways_of_conflict();
+        }
+        scenario
     }
 
     /// The world of a scenario file, changed by the flags.

@@ -97,7 +97,7 @@ impl Protocol {
     }
 
     /// Whether the requesters resolve conflicts, so that there are several ways to do so.
-    pub(crate) const fn has_ways_of_conflict(self) -> bool {
+    pub const fn has_ways_of_conflict(self) -> bool {
         match self.build() {
             Build::LatchWord(_) => false,
             Build::Directory(rules) => !matches!(rules.conflicts, Conflicts::AtHome),

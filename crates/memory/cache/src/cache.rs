@@ -365,6 +365,11 @@ impl Cache {
         self.frame(id).has_node_lock()
     }
 
+    /// Counts the line in this frame as used now, so that other lines leave the cache first.
+    pub fn note_use(&self, id: FrameId) {
+        self.touch(id, self.frame(id));
+    }
+
     #[inline(always)]
     fn touch(&self, id: FrameId, frame: &Frame) {
         if !self.replacement.is_noted(frame) {

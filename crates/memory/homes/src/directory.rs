@@ -90,7 +90,12 @@ impl CoherenceProtocol for Directory {
     }
 
     fn evict(&self, site: &mut Site<'_>) {
-        if site.line.is_still() {
+        if site.line.stays
+            && let Some(id) = site.local.frame
+        {
+            // Other lines leave the cache first.
+            site.worker.node.cache().note_use(id);
+        } else if site.line.is_still() {
             self.drive(site, Event::Evict);
         }
     }
@@ -99,9 +104,8 @@ impl CoherenceProtocol for Directory {
         self.drive(site, Event::Serve);
     }
 
-    fn alarm(&self, site: &mut Site<'_>, _number: u8) {
-        let waits = site.local.waiters.wanted().is_some();
-        self.drive(site, if waits { Event::Retry } else { Event::GiveUp });
+    fn alarm(&self, site: &mut Site<'_>, number: u8) {
+        self.back_off_over(site, number);
     }
 
     fn finish(&self, site: &mut Site<'_>) {

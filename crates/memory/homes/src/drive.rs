@@ -13,17 +13,20 @@ use crate::line::{Copy, ownership};
 use crate::wire::encode;
 
 /// The alarm of a back-off after a refusal.
-const RETRY: Alarm = Alarm::Protocol(0);
+const RETRY: u8 = 0;
+
+/// The alarm of a back-off after a declined eviction.
+const STAY_OVER: u8 = 1;
 
 /// The mean time of a back-off. Each is drawn between half of it and three halves.
 const PAUSE: Duration = Duration::from_micros(4);
 
-/// After this many refusals the back-offs double. A recovery may take as long as it takes until the
-/// home knows of a death.
+/// After this many refusals the back-offs double. A refusal may last until the home knows of a
+/// death. So a back-off is about a sixteenth of the time since the first refusal.
 const REFUSALS: u32 = 16;
 
 /// The number of times that the back-offs double.
-const GROWTH_MAX: u32 = 8;
+const GROWTH_MAX: u32 = 12;
 
 impl Directory {
     /// Feeds one event to the line machine and performs the resulting actions.
@@ -47,9 +50,12 @@ impl Directory {
         let copy = site.local.copy(node, site.line.incoming, lapsed, held.is_some());
         let whole = DirtyBounds::of(0..node.cache().line_size());
         let machine = &mut site.line.machine;
-        let before = machine.hold();
+        let (before, tenure) = (machine.hold(), machine.tenure());
         machine.step(&self.rules, event, &mut Copy { copy, whole }, &mut actions);
         let after = machine.hold();
+        if machine.tenure() != tenure {
+            site.line.declined = 0;
+        }
         if after != Hold::Nothing {
             site.line.refusals = 0;
             // The line may have come before the last sharer discarded its copy, so the bounds are
@@ -118,12 +124,8 @@ impl Directory {
                 Ok(())
             }
             Action::Pause => {
-                let growth = (site.line.refusals / REFUSALS).min(GROWTH_MAX);
-                let nanos = (PAUSE.as_nanos() as u64) << growth;
+                set_back_off(site, site.line.refusals, RETRY);
                 site.line.refusals = site.line.refusals.saturating_add(1);
-                let drawn = nanos / 2 + site.worker.handle.random_below(nanos);
-                let at = site.worker.handle.now() + Duration::from_nanos(drawn);
-                site.worker.node.timers().set(at, site.addr, RETRY);
                 Ok(())
             }
         }
@@ -220,9 +222,27 @@ impl Directory {
         {
             site.worker.end_release(site.local);
             site.local.frame_in_verb = false;
+            let line = &mut *site.line;
+            line.declined = line.declined.saturating_add(u8::from(!accepted));
             let evicted = Message::Evicted { accepted };
             self.drive(site, Event::Received(Party::Home, evicted));
+            if site.line.machine.hold() != Hold::Nothing {
+                // The home may decline until it knows of a death.
+                site.line.stays = true;
+                set_back_off(site, u32::from(site.line.declined), STAY_OVER);
+            }
         }
+    }
+
+    /// Goes on after a back-off.
+    pub(crate) fn back_off_over(&self, site: &mut Site<'_>, alarm: u8) {
+        if alarm == STAY_OVER {
+            // The next sweep evicts lines if frames still run short.
+            site.line.stays = false;
+            return;
+        }
+        let waits = site.local.waiters.wanted().is_some();
+        self.drive(site, if waits { Event::Retry } else { Event::GiveUp });
     }
 
     /// Sends the report that waited for the arrival of the line, and meets demands of the home that
@@ -253,4 +273,13 @@ impl Directory {
             false => site.line.deferred.push(message),
         }
     }
+}
+
+/// Sets an alarm for the end of a back-off after this many refusals.
+fn set_back_off(site: &Site<'_>, refusals: u32, alarm: u8) {
+    let growth = (refusals / REFUSALS).min(GROWTH_MAX);
+    let nanos = (PAUSE.as_nanos() as u64) << growth;
+    let drawn = nanos / 2 + site.worker.handle.random_below(nanos);
+    let at = site.worker.handle.now() + Duration::from_nanos(drawn);
+    site.worker.node.timers().set(at, site.addr, Alarm::Protocol(alarm));
 }

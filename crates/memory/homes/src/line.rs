@@ -35,6 +35,10 @@ pub struct DirectoryLine {
     pub(crate) report: Option<Sent>,
     /// The refusals of the present request.
     pub(crate) refusals: u32,
+    /// The evictions that the home has declined since the tenure began or served a copy.
+    pub(crate) declined: u8,
+    /// A back-off after a declined eviction runs. Until its end the node does not evict the line.
+    pub(crate) stays: bool,
     /// Demands of the home that this node cannot meet yet.
     pub(crate) deferred: Vec<Message>,
 }
@@ -48,7 +52,7 @@ impl DirectoryLine {
         frame: Option<&Frame>,
     ) -> DirectoryLine {
         let note = frame.map_or(0, Frame::note);
-        let (era, served) = (Era(note as u8), (note >> 8) as u8);
+        let (era, served, declined) = (Era(note as u8), (note >> 8) as u8, (note >> 16) as u8);
         let hold = match hold {
             Ownership::Invalid => Hold::Nothing,
             Ownership::Shared => Hold::Shared,
@@ -67,6 +71,8 @@ impl DirectoryLine {
             evicted: None,
             report: None,
             refusals: 0,
+            declined,
+            stays: false,
             deferred: Vec::new(),
         }
     }
@@ -74,7 +80,7 @@ impl DirectoryLine {
     /// What the frame keeps of a tenure.
     pub(crate) fn note(&self) -> u32 {
         let (Era(era), served) = self.machine.tenure();
-        u32::from(era) | u32::from(served) << 8
+        u32::from(era) | u32::from(served) << 8 | u32::from(self.declined) << 16
     }
 
     /// Whether no batch in flight reads the frame or the home's memory.
@@ -99,6 +105,7 @@ impl LineState for DirectoryLine {
         self.machine.is_at_rest()
             && self.is_still()
             && self.report.is_none()
+            && !self.stays
             && self.deferred.is_empty()
     }
 

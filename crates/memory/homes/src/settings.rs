@@ -72,8 +72,8 @@ impl SettingValue for Percent {
 latchwork_engine::settings! {
     /// Settings of the protocols with homes: of the agents, and of the rules of ScaleStore.
     ///
-    /// None has a value to try. A hunt draws settings for all protocols, and other protocols refuse
-    /// these settings.
+    /// None has a value to try, because other protocols refuse these settings. A hunt draws those
+    /// of the rules besides, where the protocol has them.
     HomeSettings
 
     /// Where the homes are.

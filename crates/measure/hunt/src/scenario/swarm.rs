@@ -64,6 +64,10 @@ const LINE_SIZES: u64 = (1 << 40) + 16;
 /// the protocol has homes. This stream is separate for the same reason as [`LOCKS`].
 const COMPUTE_HOMES: u64 = (1 << 40) + 300;
 
+/// The random stream of the settings that only ScaleStore has. This stream is separate for the same
+/// reason as [`LOCKS`].
+const WAYS_OF_CONFLICT: u64 = (1 << 40) + 17;
+
 /// The line sizes of most worlds, in bytes. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
 const _: () = assert!(
@@ -168,6 +172,24 @@ impl Scenario {
         compute_homes(&mut scenario);
         scenario.deadline_us = patience(&scenario);
         scenario
+    }
+
+    /// Draws the settings that only the protocol of this scenario has, unless they are set. Callers
+    /// call this when the protocol and the faults are final.
+    pub fn vary_ways_of_conflict(&mut self) {
+        if !self.protocol.has_ways_of_conflict() {
+            return;
+        }
+        let mut draw = Draw(WorkloadRandom::for_stream(self.seed, WAYS_OF_CONFLICT));
+        let chaining = draw.one_of(&["on", "on", "fifo", "polling"]);
+        let taken = draw.one_of(&["copy", "copy", "copy", "move"]);
+        for (name, value, default) in
+            [("chaining", chaining, "on"), ("reader-takes", taken, "copy")]
+        {
+            if value != default {
+                self.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
     }
 }
 

@@ -86,6 +86,23 @@ fn every_protocol_is_drawn_and_kept_seeds_keep_theirs() {
     assert!(kept.map(drawn).all(|protocol| !protocol.has_homes()));
 }
 
+/// Bug: no hunt drew the ways in which ScaleStore resolves conflicts. Mechanism: hunts tried only
+/// settings that all protocols have. Fix: they are drawn when the protocol is final.
+#[test]
+fn every_way_of_conflict_is_drawn_where_the_protocol_has_them() {
+    for protocol in Protocol::ALL {
+        let drawn: BTreeSet<_> = (0..200)
+            .map(|seed| {
+                let mut scenario = Scenario { seed, protocol, ..Scenario::default() };
+                scenario.vary_ways_of_conflict();
+                scenario.check().expect("settings of this protocol");
+                scenario.settings
+            })
+            .collect();
+        assert_eq!(drawn.len(), if protocol == Protocol::ScaleStore { 6 } else { 1 });
+    }
+}
+
 #[test]
 fn homes_are_drawn_at_compute_nodes_where_the_protocol_has_homes() {
     let drawn = (0..2000).map(|seed| Scenario::from_seed(seed, &SwarmChoice::default()));

@@ -348,3 +348,38 @@ fn a_dead_node_in_a_chain_is_skipped() {
         stage.abandon();
     });
 }
+
+/// A home that waits for a dead node declines the evictions of the living until it knows of the
+/// death.
+///
+/// Bug: a node whose frames ran short evicted the same line again as fast as the home could
+/// decline. Mechanism: a declined eviction left no trace. Fix: a back-off, as after a refused
+/// request.
+#[test]
+fn a_declined_eviction_is_tried_again_after_a_back_off() {
+    in_every_world(|seed| {
+        let mut config = config(seed);
+        config.protocol = Protocol::ScaleStore;
+        config.set("chaining", "fifo").expect("a way");
+        let stage = Stage::on(config);
+        let line = stage.line();
+        // B is the source of the next copy, and dies.
+        assert_eq!((stage.write(B, line, 1), stage.read(A, line)), (0, 1));
+        stage.cluster.silence(B);
+        let need = Need { addr: line, mode: AccessMode::Shared };
+        let waits = stage.start(C, async move |member| member.memory.ensure(need).await.map(drop));
+        stage.pass(A_WHILE);
+        let before = stage.node(A).counters().evictions;
+        for _ in 0..1000 {
+            stage.evict(A, line);
+            stage.pass(Duration::from_micros(10));
+        }
+        let tries = stage.node(A).counters().evictions - before;
+        assert!((10..200).contains(&tries), "seed {seed}: {tries}");
+        assert!(!waits.is_finished(), "seed {seed}");
+        tell_all(&stage, B);
+        stage.end(waits).expect("A has a copy");
+        stage.until("A can evict the line", || stage.evict(A, line));
+        stage.abandon();
+    });
+}
