@@ -23,6 +23,8 @@ pub enum Event {
     Serve,
     /// This node is dead or has left. No message of it arrives from here on.
     Dead(ComputeNodeId),
+    /// The open request certainly never reached the home, and the accesses that wait have ended.
+    Unsent,
     /// The directive arrived after the report of its requester's death.
     Ignored(Directive),
 }

@@ -163,7 +163,7 @@ impl CoherenceProtocol for Directory {
     }
 
     fn unsent(&self, site: &mut Site<'_>, _to: ComputeNodeId, error: VerbError) {
-        site.local.fail(error);
+        self.fail_request(site, error);
     }
 
     /// Only forwards are in flight.

@@ -74,12 +74,19 @@ impl Directory {
         {
             node.cache().frame(frame).set_note(site.line.note());
         }
+        let mut unsent = None;
         for action in actions.drain(..) {
-            if let Err(error) = self.perform(site, action) {
-                site.local.fail(error);
+            let is_request = is_request(&action);
+            match self.perform(site, action) {
+                Err(error) if is_request => unsent = Some(error),
+                Err(error) => site.local.fail(error),
+                Ok(()) => {}
             }
         }
         site.in_flight.actions.replace(actions);
+        if let Some(error) = unsent {
+            self.fail_request(site, error);
+        }
         if let Some(until) = held
             && (evicting || site.line.machine.is_blocked(&self.rules))
         {
@@ -102,6 +109,13 @@ impl Directory {
             }
             message => self.drive(site, Event::Received(from, message)),
         }
+    }
+
+    /// Ends the accesses that wait for a request that certainly never reached the home. No answer
+    /// can come, so the frame is free, and the next access requests the line again.
+    pub(crate) fn fail_request(&self, site: &mut Site<'_>, error: VerbError) {
+        site.local.waiters.fail(error);
+        self.drive(site, Event::Unsent);
     }
 
     fn perform(&self, site: &mut Site<'_>, action: Action) -> Result<(), VerbError> {
@@ -273,6 +287,10 @@ impl Directory {
             false => site.line.deferred.push(message),
         }
     }
+}
+
+fn is_request(action: &Action) -> bool {
+    matches!(action, Action::Send(sent) if matches!(sent.message, Message::Request(_)))
 }
 
 /// Sets an alarm for the end of a back-off after this many refusals.

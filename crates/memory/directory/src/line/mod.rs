@@ -177,6 +177,11 @@ impl Line {
                 }
             }
             Event::Serve => {}
+            Event::Unsent => {
+                if self.phase == Phase::Asking {
+                    (self.phase, self.want, self.locked_out) = (Phase::Rest, None, false);
+                }
+            }
             Event::Dead(dead) => self.died(rules, dead, out),
             Event::Ignored(directive) => self.ignore(rules, directive, out),
         }

@@ -123,6 +123,26 @@ fn a_source_upgrades_when_it_has_served_the_reader_before() {
     assert_eq!(run.holds(), [EXCLUSIVE, NOTHING, NOTHING]);
 }
 
+/// The home can no longer be reached, and the node knows that its request was not sent. The line is
+/// at rest, also beside a copy, and a later access requests it again.
+#[test]
+fn a_request_that_was_not_sent_leaves_the_line_at_rest() {
+    for rules in [Rules::SCALESTORE, Rules::GAM] {
+        let mut run = Run::new(rules, 2);
+        run.read(0);
+        run.settle();
+        for node in 0..2 {
+            run.write(node);
+            run.is_unsent(node);
+            assert!(run.world.nodes[node].line.is_at_rest());
+        }
+        assert_eq!(run.holds(), [SHARED, NOTHING]);
+        run.write(1);
+        run.settle();
+        assert_eq!(run.holds(), [NOTHING, EXCLUSIVE]);
+    }
+}
+
 /// Five nodes request the line in turn, and each asks the one before it.
 fn chain_of_five(clients: &[Client; 5]) -> Run {
     let mut run = Run::of(Rules::SCALESTORE, clients);

@@ -1,6 +1,6 @@
 //! [`Run`]: one run of a world, step by step.
 
-use latchwork_directory::{Directive, Hold, Kind, Message, Party, Rules, Want};
+use latchwork_directory::{Directive, Event, Hold, Kind, Message, Party, Rules, Want};
 use stateright::Model;
 
 use crate::setting::{Client, Setting, Step};
@@ -66,6 +66,18 @@ impl Run {
             let is = matches!(packet.message, Message::Directive(Directive { kind: k, .. }) if k == kind);
             is && packet.to == Party::Node(id(to))
         });
+    }
+
+    /// The node's request does not reach the home, and the node knows it.
+    pub(crate) fn is_unsent(&mut self, from: usize) {
+        let is_request = |packet: &Packet| {
+            packet.from == Party::Node(id(from)) && matches!(packet.message, Message::Request(_))
+        };
+        let before = self.world.wire.len();
+        self.world.wire.retain(|packet| !is_request(packet));
+        assert_eq!(self.world.wire.len() + 1, before, "one request");
+        self.world.nodes[from].wanted = None;
+        self.world.event(&self.setting.rules, from, Event::Unsent, false);
     }
 
     /// The line arrives at the node.

@@ -383,3 +383,26 @@ fn a_declined_eviction_is_tried_again_after_a_back_off() {
         stage.abandon();
     });
 }
+
+/// A home is lost with its memory node. The first request to it may have arrived, so it costs a
+/// frame. A later one was certainly not sent, and costs none.
+#[test]
+fn requests_that_do_not_reach_a_lost_home_cost_no_frames() {
+    for protocol in [Protocol::Gam, Protocol::ScaleStore] {
+        in_every_world(|seed| {
+            let mut config = config(seed);
+            (config.protocol, config.memory_nodes) = (protocol, 2);
+            let network = SimConfig { tells_unsent: true, ..SimConfig::default() };
+            let stage = Stage::over(config, network);
+            let lines: Vec<_> = (0..24).map(|_| stage.line()).collect();
+            let lost: Vec<_> = lines.into_iter().filter(|line| line.node().0 == 1).collect();
+            assert!(lost.len() > 4, "seed {seed}: {}", lost.len());
+            stage.sim().lose_memory_node(MemoryNodeId(1)).expect("it was there");
+            for line in lost.iter().cycle().take(40) {
+                fails(&stage, A, *line, AccessMode::Exclusive);
+            }
+            assert_eq!(stage.node(A).lost_frames(), 1, "seed {seed}");
+            stage.abandon();
+        });
+    }
+}
