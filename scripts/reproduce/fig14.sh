@@ -7,6 +7,7 @@ figure fig14 "$@"
 for reads in 95 50 0; do
     for threads in $(pick "16 8 4 2 1" "16 8 1"); do
         compare 8 $threads set=paper reads=$reads threads=$((8 * threads)) -- --reads $reads --theta 0.99
+        directories 8 $threads set=paper reads=$reads threads=$((8 * threads)) -- --reads $reads --theta 0.99
     done
 done
 

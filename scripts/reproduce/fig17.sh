@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Figure 17, the bars of SELCC and SEL: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8
+# Figure 17, without Sherman and DEX: YCSB on the B-link tree, 8 compute and 8 memory nodes of 8
 # workers, a cache of a fifth of the tree (8 GB of 40), 0 to 100 % reads, uniform and zipfian 0.99
 # (SELCC 7.2).
 #
@@ -13,12 +13,13 @@ figure fig17 "$@"
 declare -A requests=([uniform]=uniform [skewed]=zipfian-records)
 for distribution in uniform skewed; do
     for reads in 0 50 95 100; do
-        for series in "SELCC" "SEL" "SELCC, adaptive release" "SELCC, 8 x 7" "SEL, 56 x 1"; do
+        for series in "SELCC" "SEL" "SELCC, adaptive release" "SELCC, 8 x 7" "SEL, 56 x 1" "GAM" "ScaleStore"; do
             flags=(--compute-nodes 8 --threads 8)
             case $series in
             SEL) flags+=(--protocol sel) ;;
             "SEL, 56 x 1") flags=(--compute-nodes 56 --threads 1 --protocol sel --memory-mb 1024 --set stripes=8
                     --set pause=1ns --set pause-max=1ns) ;;
+            GAM | ScaleStore) flags+=(--protocol ${series,,}) ;;
             *7) flags=(--compute-nodes 8 --threads 7) ;;
             *adaptive*) flags+=(--set release=adaptive) ;;
             esac

@@ -4,6 +4,7 @@
 #   point LABEL=VALUE ... -- PROGRAM FLAG ...   requests a run, which NAME.toml names by its labels
 #   micro, tree, orders                          the programs with the flags that all figures share
 #   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests SELCC, SEL and adaptive release
+#   directories NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests GAM, GAM with TSO, ScaleStore
 #   finish                                       makes the missing runs, in parallel, and draws
 #
 # A run's result is kept under the hash of its command and of its sources. A changed flag or changed
@@ -95,7 +96,8 @@ orders() {
 }
 
 # All figures, in the book's order.
-figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation)
+figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation
+    home-cost chaining gam)
 
 # ---- a figure ------------------------------------------------------------------------------------
 
@@ -174,17 +176,29 @@ point() {
 # The micro-benchmark under SELCC, SEL and SELCC with adaptive release: NODES WORKERS LABEL=VALUE
 # ... -- FLAG ...
 compare() {
-    local nodes=$1 workers=$2 labels=()
-    shift 2
+    series "SELCC" "" "$@"
+    series "SEL" "--protocol sel" "$@"
+    series "SELCC, adaptive release" "--set release=adaptive $(learned $1)" "$@"
+}
+
+# The same under the protocols with directories. A memory node has one core for its agent, as in the
+# paper. GAM is sequentially consistent, unless writes are buffered.
+directories() {
+    series "GAM" "--protocol gam" "$@"
+    series "GAM, TSO" "--protocol gam --consistency tso --writes blind" "$@"
+    series "ScaleStore" "--protocol scalestore" "$@"
+}
+
+# One of them: NAME FLAGS NODES WORKERS LABEL=VALUE ... -- FLAG ...
+series() {
+    local name=$1 own=$2 nodes=$3 workers=$4 labels=()
+    shift 4
     while [ "$1" != -- ]; do
         labels+=("$1")
         shift
     done
     shift
-    point "${labels[@]}" series=SELCC -- $(micro $nodes $workers "$@")
-    point "${labels[@]}" series=SEL -- $(micro $nodes $workers "$@" --protocol sel)
-    point "${labels[@]}" "series=SELCC, adaptive release" -- \
-        $(micro $nodes $workers "$@" --set release=adaptive $(learned $nodes))
+    point "${labels[@]}" "series=$name" -- $(micro $nodes $workers "$@" $own)
 }
 
 finish() {
