@@ -143,26 +143,31 @@ fn barrier(group: &NodeGroup, name: &str) {
     group.exchange(name, b"", LONG).expect("all come");
 }
 
+/// Starts the compute nodes, which add to the counters of some lines, look at all of them, and
+/// leave. Each node calls `look` before it leaves.
+fn lose_no_write(common: &Common, config: &ClusterConfig, look: impl Fn() + Sync) {
+    let load = Load { lines: 12, operations: 200, tasks: 4, writes: 40, dropped: 10 };
+    let ends = common.on_all(config, |joined| {
+        let counts = joined.run(|member| hammer(member, load)).expect("no worker fails");
+        barrier(joined.group(), "hammered");
+        let reads = joined.run(|member| async move { read_counters(&member, load.lines).await });
+        barrier(joined.group(), "read");
+        look();
+        joined.leave().expect("nothing is in the way");
+        (counts, reads.expect("no worker fails"))
+    });
+    let counts: Vec<_> = ends.iter().flat_map(|(counts, _)| counts.clone()).collect();
+    for read in ends.into_iter().flat_map(|(_, reads)| reads) {
+        assert_eq!(read, totals(&counts), "a write was lost");
+    }
+}
+
 #[test]
 fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
     for common in Common::all() {
         let config = common.small(3, 2, 16, 1);
         let memory = common.memory(&config);
-        let load = Load { lines: 12, operations: 200, tasks: 4, writes: 40, dropped: 10 };
-        let ends = common.on_all(&config, |joined| {
-            let counts = joined.run(|member| hammer(member, load)).expect("no worker fails");
-            barrier(joined.group(), "hammered");
-            let reads =
-                joined.run(|member| async move { read_counters(&member, load.lines).await });
-            barrier(joined.group(), "read");
-            let reads = reads.expect("no worker fails");
-            joined.leave().expect("nothing is in the way");
-            (counts, reads)
-        });
-        let counts: Vec<_> = ends.iter().flat_map(|(counts, _)| counts.clone()).collect();
-        for read in ends.into_iter().flat_map(|(_, reads)| reads) {
-            assert_eq!(read, totals(&counts), "a write was lost");
-        }
+        lose_no_write(&common, &config, || ());
         for host in memory {
             assert!(host.leave(LONG).expect("membership answers"), "compute nodes are left");
         }
@@ -180,22 +185,10 @@ fn agents_in_processes_of_their_own_have_the_settings_of_the_homes() {
             config.set(name, text).expect("a value");
         }
         let _memory = common.memory(&config);
-        let load = Load { lines: 8, operations: 200, tasks: 4, writes: 40, dropped: 10 };
-        let ends = common.on_all(&config, |joined| {
-            let counts = joined.run(|member| hammer(member, load)).expect("no worker fails");
-            barrier(joined.group(), "hammered");
-            let reads =
-                joined.run(|member| async move { read_counters(&member, load.lines).await });
-            barrier(joined.group(), "read");
+        lose_no_write(&common, &config, || {
             #[cfg(target_os = "linux")]
             assert!(has_thread("agent0-4"), "the agent of the first memory node has fewer cores");
-            joined.leave().expect("nothing is in the way");
-            (counts, reads.expect("no worker fails"))
         });
-        let counts: Vec<_> = ends.iter().flat_map(|(counts, _)| counts.clone()).collect();
-        for read in ends.into_iter().flat_map(|(_, reads)| reads) {
-            assert_eq!(read, totals(&counts), "a write was lost");
-        }
         config.set("home-cores", "4").expect("a value");
         config.compute_nodes = 1;
         let error = common.compute(&config).map(drop).expect_err("others").to_string();
