@@ -87,6 +87,7 @@
 //!   txn            tables with schemas and indexes, serializable transactions
 //!   blink          B-link tree
 //!   rtree          R-tree: boxes, and queries by place
+//!   index          the trait of an ordered index, for any memory
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
 //!   selcc          the protocols of the latch word: SELCC, and the baseline SEL
@@ -116,6 +117,7 @@ pub use latchwork_engine as engine;
 pub use latchwork_fabric as fabric;
 pub use latchwork_files as files;
 pub use latchwork_history as history;
+pub use latchwork_index as index;
 pub use latchwork_latch as latch;
 #[cfg(feature = "processes")]
 pub use latchwork_membership as membership;

@@ -9,6 +9,7 @@ mod fast;
 mod hints;
 mod many;
 mod operations;
+mod ordered;
 mod prepared;
 mod recent;
 mod scan;
