@@ -1,6 +1,7 @@
 //! Ordered indexes: maps of byte-string keys to byte-string values that all nodes of a cluster
 //! share. This crate has traits, their types and errors. `latchwork-blink` implements the traits,
-//! and drivers and tests are generic over them.
+//! and drivers and tests are generic over them. The feature `contract` adds the test that each
+//! index must pass.
 //!
 //! ```text
 //!   OrderedIndex ── Value, ValueMut ──► ValueView, ValueEdit   a value in its place, for closures
@@ -35,6 +36,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 mod ordered;
 mod statistics;

@@ -1,28 +1,18 @@
 //! The tree against a `BTreeMap`, one operation after another.
 
-use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError};
+use latchwork_blink::{Tree, TreeConfig, TreeValue};
+use latchwork_index::contract::{Model, Operation, apply, operation};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
 #[derive(Clone, Debug)]
 enum Op {
-    Get(Vec<u8>),
+    One(Operation),
     GetMany(Vec<Vec<u8>>),
-    Insert(Vec<u8>, Vec<u8>),
-    Update(Vec<u8>, Vec<u8>),
-    UpdateRange(Vec<u8>, usize, Vec<u8>),
-    Upsert(Vec<u8>, Vec<u8>),
-    Modify(Vec<u8>),
-    Remove(Vec<u8>),
-    ScanUp(Bound<Vec<u8>>, usize),
-    ScanDown(Bound<Vec<u8>>, usize),
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -38,128 +28,36 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![2 => vec(any::<u8>(), 8), 1 => vec(any::<u8>(), 0..=128)]
 }
 
-fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
-    prop_oneof![
-        1 => Just(Bound::Unbounded),
-        3 => key().prop_map(Bound::Included),
-        3 => key().prop_map(Bound::Excluded),
-    ]
-}
-
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        2 => key().prop_map(Op::Get),
+        19 => operation(key(), value()).prop_map(Op::One),
         1 => vec(key(), 0..40).prop_map(Op::GetMany),
-        6 => (key(), value()).prop_map(|(key, value)| Op::Insert(key, value)),
-        2 => (key(), value()).prop_map(|(key, value)| Op::Update(key, value)),
-        1 => (key(), 0..16usize, vec(any::<u8>(), 0..8))
-            .prop_map(|(key, at, bytes)| Op::UpdateRange(key, at, bytes)),
-        3 => (key(), value()).prop_map(|(key, value)| Op::Upsert(key, value)),
-        1 => key().prop_map(Op::Modify),
-        2 => key().prop_map(Op::Remove),
-        1 => (bound(), 0..40usize).prop_map(|(from, limit)| Op::ScanUp(from, limit)),
-        1 => (bound(), 0..40usize).prop_map(|(from, limit)| Op::ScanDown(from, limit)),
     ]
 }
 
-fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(|key| key.as_slice())
+async fn run(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
+    match op {
+        Op::One(operation) => apply(tree, model, operation).await,
+        Op::GetMany(keys) => get_many(tree, model, &keys).await,
+    }
 }
 
-async fn apply(tree: &Tree<LocalMemory>, model: &mut Model, op: Op) {
-    match op {
-        Op::Get(key) => assert_eq!(tree.get(&key).await.unwrap(), model.get(&key).cloned()),
-        Op::GetMany(keys) => {
-            let mut found = vec![None];
-            let visit =
-                |number: usize, value: latchwork_blink::TreeValue<'_>| (number, value.to_vec());
-            tree.get_many(&keys, visit, &mut found).await.unwrap();
-            let wanted = keys.iter().enumerate();
-            let wanted: Vec<_> =
-                wanted.map(|(number, key)| Some((number, model.get(key)?.clone()))).collect();
-            assert_eq!(found, wanted);
-            // The fast path gives the same results for the keys that it finds.
-            let mut told = 0;
-            tree.try_get_many(&keys, visit, |number, found| {
-                assert_eq!(number, told);
-                told += 1;
-                assert!(found.is_none_or(|found| found == wanted[number]));
-            });
-            assert_eq!(told, keys.len());
-        }
-        Op::Insert(key, value) => match tree.insert(&key, &value).await {
-            Ok(()) => assert!(model.insert(key, value).is_none()),
-            Err(TreeError::Exists) => assert!(model.contains_key(&key)),
-            Err(error) => panic!("{error}"),
-        },
-        Op::Update(key, value) => match tree.update(&key, &value).await {
-            Ok(()) => assert!(model.insert(key, value).is_some()),
-            Err(TreeError::NotFound) => assert!(!model.contains_key(&key)),
-            Err(error) => panic!("{error}"),
-        },
-        Op::UpdateRange(key, at, bytes) => match tree.update_range(&key, at, &bytes).await {
-            Ok(()) => {
-                let value = model.get_mut(&key).expect("known");
-                value[at..at + bytes.len()].copy_from_slice(&bytes);
-            }
-            Err(TreeError::NotFound) => assert!(!model.contains_key(&key)),
-            Err(TreeError::OutsideValue { .. }) => {
-                assert!(at + bytes.len() > model[&key].len());
-            }
-            Err(error) => panic!("{error}"),
-        },
-        Op::Upsert(key, value) => {
-            let new = tree.upsert(&key, &value).await.unwrap();
-            assert_eq!(new, model.insert(key, value).is_none());
-        }
-        Op::Modify(key) => {
-            let before = tree
-                .modify(&key, |value| {
-                    let before = value.to_vec();
-                    value.write(0, &vec![7; value.len()]);
-                    before
-                })
-                .await;
-            match before {
-                Ok(before) => {
-                    let value = model.get_mut(&key).expect("known");
-                    assert_eq!(*value, before);
-                    value.fill(7);
-                }
-                Err(TreeError::NotFound) => assert!(!model.contains_key(&key)),
-                Err(error) => panic!("{error}"),
-            }
-        }
-        Op::Remove(key) => {
-            assert_eq!(tree.remove(&key).await.unwrap(), model.remove(&key).is_some());
-        }
-        Op::ScanUp(from, limit) => {
-            let wanted = model.range((from.clone(), Bound::Unbounded)).take(limit);
-            let wanted: Vec<_> = wanted.map(|(k, v)| (k.clone(), v.clone())).collect();
-            let mut got = Vec::new();
-            let count = tree
-                .scan_up(slice(&from), limit, |key, value| {
-                    got.push((key.to_vec(), value.to_vec()));
-                    ControlFlow::Continue(())
-                })
-                .await
-                .unwrap();
-            assert_eq!((count, got), (wanted.len(), wanted));
-        }
-        Op::ScanDown(from, limit) => {
-            let wanted = model.range((Bound::Unbounded, from.clone())).rev().take(limit);
-            let wanted: Vec<_> = wanted.map(|(k, v)| (k.clone(), v.clone())).collect();
-            let mut got = Vec::new();
-            let count = tree
-                .scan_down(slice(&from), limit, |key, value| {
-                    got.push((key.to_vec(), value.to_vec()));
-                    ControlFlow::Continue(())
-                })
-                .await
-                .unwrap();
-            assert_eq!((count, got), (wanted.len(), wanted));
-        }
-    }
+async fn get_many(tree: &Tree<LocalMemory>, model: &Model, keys: &[Vec<u8>]) {
+    let mut found = vec![None];
+    let visit = |number: usize, value: TreeValue<'_>| (number, value.to_vec());
+    tree.get_many(keys, visit, &mut found).await.unwrap();
+    let wanted = keys.iter().enumerate();
+    let wanted: Vec<_> =
+        wanted.map(|(number, key)| Some((number, model.get(key)?.clone()))).collect();
+    assert_eq!(found, wanted);
+    // The fast path gives the same results for the keys that it finds.
+    let mut told = 0;
+    tree.try_get_many(keys, visit, |number, found| {
+        assert_eq!(number, told);
+        told += 1;
+        assert!(found.is_none_or(|found| found == wanted[number]));
+    });
+    assert_eq!(told, keys.len());
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -197,7 +95,7 @@ proptest! {
             let tree = Tree::create(memory.clone(), config).await.unwrap();
             let mut model = Model::new();
             for op in ops {
-                apply(&tree, &mut model, op).await;
+                run(&tree, &mut model, op).await;
             }
             let statistics = tree.validate().await.unwrap();
             assert_eq!(statistics.entries, model.len() as u64);
@@ -233,9 +131,10 @@ proptest! {
             tree.release_spares().await.unwrap();
             assert_eq!(statistics.pages(), node.live_lines() as u64);
             let mut model = keys;
-            apply(&tree, &mut model, Op::ScanUp(Bound::Unbounded, 1000)).await;
+            let all = Operation::ScanUp(Bound::Unbounded, 1000);
+            apply(&tree, &mut model, all).await;
             for op in later {
-                apply(&tree, &mut model, op).await;
+                run(&tree, &mut model, op).await;
             }
             tree.validate().await.unwrap();
         });
