@@ -293,9 +293,11 @@ fn yield_limit(config: &ClusterConfig) -> Duration {
     limit.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)).min(MAX)
 }
 
-/// The configuration of a handler of an agent, one for each core.
+/// The configuration of a handler of an agent, one for each core. It spins like a worker before it
+/// parks: nothing else serves the requests of the misses.
 pub(crate) fn agent_config(config: &ClusterConfig, core: u8) -> ExecutorConfig {
-    handler_config(config, (usize::MAX >> 1) - usize::from(core))
+    let index = (usize::MAX >> 1) - usize::from(core) + (1 << 32);
+    worker_config(config, index)
 }
 
 /// The configuration of a handler. An idle handler never spins: it yields before each of two idle
