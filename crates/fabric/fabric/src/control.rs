@@ -2,8 +2,7 @@
 
 use latchwork_verbs::{AtomicOutcome, GlobalAddr, Target, VerbError, WORD, WorkRequest};
 
-use crate::port::Port;
-use crate::scratch::SLOT_BYTES;
+use crate::port::{Port, SLOT_BYTES};
 
 /// The number of times that an operation is repeated when it ends with [`VerbError::Ambiguous`].
 /// After the last repetition, the operation fails with this error.
@@ -120,12 +119,13 @@ impl Port {
             let len = piece.len() * WORD;
             let mut again = 0;
             loop {
-                let slot = self.scratch.slot().await;
-                for (word, value) in slot.words(len).as_atomics().iter().zip(piece) {
+                let buffer = self.scratch.take().await;
+                for (word, value) in buffer.words(0..len).as_atomics().iter().zip(piece) {
                     word.store(*value, std::sync::atomic::Ordering::Relaxed);
                 }
-                let request = WorkRequest::Write { remote: to.offset(), local: slot.buffer(len) };
-                match self.execute_in(memory(to), &[request], Some(slot)).await {
+                let request =
+                    WorkRequest::Write { remote: to.offset(), local: buffer.local(0..len) };
+                match self.execute_in(memory(to), &[request], Some(buffer)).await {
                     Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
                     end => break end.map(drop)?,
                 }
@@ -134,21 +134,21 @@ impl Port {
         Ok(())
     }
 
-    /// Fills `words` from `addr`. The words fit into one scratch slot.
+    /// Fills `words` from `addr`. The words fit into one scratch buffer.
     async fn read_into(&self, addr: GlobalAddr, words: &mut [u64]) -> Result<(), VerbError> {
         let len = words.len() * WORD;
         let mut again = 0;
-        let slot = loop {
-            let slot = self.scratch.slot().await;
-            let request = WorkRequest::Read { remote: addr.offset(), local: slot.buffer(len) };
-            match self.execute_in(memory(addr), &[request], Some(slot)).await {
+        let buffer = loop {
+            let buffer = self.scratch.take().await;
+            let request = WorkRequest::Read { remote: addr.offset(), local: buffer.local(0..len) };
+            match self.execute_in(memory(addr), &[request], Some(buffer)).await {
                 Err(VerbError::Ambiguous { .. }) if again < AGAIN_MAX => again += 1,
                 end => break end?.1,
             }
         };
-        let slot = slot.expect("a batch gives back the slot that it was given");
+        let buffer = buffer.expect("a batch gives back the buffer that it was given");
         for (i, word) in words.iter_mut().enumerate() {
-            *word = slot.words(len).word(i);
+            *word = buffer.words(0..len).word(i);
         }
         Ok(())
     }

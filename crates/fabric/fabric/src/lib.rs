@@ -9,8 +9,8 @@
 //!   engine                          control plane (superblock, catalogue, epochs)
 //!     │ post(.., tag)   ▲ tag         │ fetch_add, read_words, ...  .await   ▲ woken
 //!     ▼                 │             ▼                                      │
-//!   Port ── operation slab: Engine{tag} | Awaited{waker, slot} | Done | Orphan{slot}
-//!     │        scratch: 16 registered slots of 4 KiB, owned by the slab while a batch uses them
+//!   Port ── operation slab: Engine{tag} | Awaited{waker, buffer} | Done | Orphan{buffer}
+//!     │        buffers: registered memory, owned by the slab while a batch uses it
 //!     ▼
 //!   AnyEndpoint::{Shm, Sim, Ibv, Tcp, Closed} ── ring, poll
 //! ```
@@ -19,7 +19,7 @@
 //!
 //! - Every accepted batch has exactly one entry in the slab until its completion is polled.
 //! - A future that is dropped before the completion leaves its entry in the slab, as an orphan. The
-//!   scratch slot of an orphan is not used again before the completion.
+//!   buffer of an orphan is not used again before the completion.
 //! - A port with a [`Permission`] that can end checks the permission before each doorbell. After
 //!   the first check that finds the end, the port submits nothing, and ends all batches with an
 //!   error.
@@ -54,13 +54,14 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod buffers;
 mod closed;
 mod control;
 mod operations;
 mod permission;
 mod port;
-mod scratch;
 
 pub use backend::{AnyEndpoint, AnyFabric, AnyInbox, AnySubscription, Threaded};
+pub use buffers::{Buffer, Buffers};
 pub use permission::Permission;
 pub use port::Port;

@@ -6,8 +6,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{AtomicOutcome, Completion, VerbError};
 use slab::Slab;
 
-/// The number of a scratch slot of the port.
-pub(crate) type SlotIndex = u16;
+use crate::buffers::Buffer;
 
 pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 
@@ -20,26 +19,16 @@ pub(crate) type BatchResult = Result<AtomicOutcome, VerbError>;
 ///   no owner  Orphan ──completed──► removed
 /// ```
 ///
-/// The scratch slot of a batch is released when the entry of the batch is removed. So the slot is
-/// not released before the completion, even when the future is dropped.
+/// The buffer of a batch is freed when the entry of the batch is removed. So the buffer is not
+/// freed before the completion, even when the future is dropped.
 pub(crate) enum Operation {
     Engine { tag: u64 },
-    Awaited { waker: Waker, slot: Option<SlotIndex> },
-    Done { result: BatchResult, slot: Option<SlotIndex> },
-    Orphan { slot: Option<SlotIndex> },
+    Awaited { waker: Waker, buffer: Option<Buffer> },
+    Done { result: BatchResult, buffer: Option<Buffer> },
+    Orphan { buffer: Option<Buffer> },
 }
 
 impl Operation {
-    /// The scratch slot that the operation keeps.
-    fn slot(&self) -> Option<SlotIndex> {
-        match *self {
-            Operation::Engine { .. } => None,
-            Operation::Awaited { slot, .. }
-            | Operation::Done { slot, .. }
-            | Operation::Orphan { slot } => slot,
-        }
-    }
-
     /// Whether a future owns the batch or its result.
     fn has_future(&self) -> bool {
         matches!(self, Operation::Awaited { .. } | Operation::Done { .. })
@@ -50,7 +39,7 @@ impl Operation {
 pub(crate) enum After {
     Report { tag: u64, result: BatchResult },
     Wake(Waker),
-    Release(Option<SlotIndex>),
+    Free(Option<Buffer>),
 }
 
 /// The operations of one port. The token of a batch is the batch's key in the slab.
@@ -61,11 +50,6 @@ impl Operations {
     pub(crate) fn insert(&mut self, operation: Operation) -> u64 {
         let is_over = matches!(operation, Operation::Done { .. });
         strict_assert!(!is_over, "a batch has ended before it is posted");
-        let slot = operation.slot();
-        strict_assert!(
-            slot.is_none() || self.0.iter().all(|(_, other)| other.slot() != slot),
-            "two batches have the slot {slot:?}"
-        );
         self.0.insert(operation) as u64
     }
 
@@ -79,18 +63,21 @@ impl Operations {
     pub(crate) fn complete(&mut self, completion: Completion) -> After {
         let key = completion.token as usize;
         let result = completion.result;
-        match &mut self.0[key] {
+        let operation = &mut self.0[key];
+        match operation {
             &mut Operation::Engine { tag } => {
                 self.0.remove(key);
                 After::Report { tag, result }
             }
-            &mut Operation::Orphan { slot } => {
+            Operation::Orphan { buffer } => {
+                let buffer = buffer.take();
                 self.0.remove(key);
-                After::Release(slot)
+                After::Free(buffer)
             }
-            Operation::Awaited { waker, slot } => {
-                let (waker, slot) = (std::mem::replace(waker, Waker::noop().clone()), *slot);
-                self.0[key] = Operation::Done { result, slot };
+            Operation::Awaited { waker, buffer } => {
+                let (waker, buffer) =
+                    (std::mem::replace(waker, Waker::noop().clone()), buffer.take());
+                *operation = Operation::Done { result, buffer };
                 After::Wake(waker)
             }
             Operation::Done { .. } => unreachable!("a batch completes once"),
@@ -102,23 +89,24 @@ impl Operations {
         &mut self,
         token: u64,
         waker: &Waker,
-    ) -> Option<(BatchResult, Option<SlotIndex>)> {
+    ) -> Option<(BatchResult, Option<Buffer>)> {
         let operation = &mut self.0[token as usize];
         strict_assert!(operation.has_future(), "a future polls a batch that is not its own");
         match operation {
             Operation::Awaited { waker: stored, .. } => stored.clone_from(waker),
-            &mut Operation::Done { result, slot } => {
+            Operation::Done { result, buffer } => {
+                let ended = (*result, buffer.take());
                 self.0.remove(token as usize);
-                return Some((result, slot));
+                return Some(ended);
             }
             Operation::Engine { .. } | Operation::Orphan { .. } => {}
         }
         None
     }
 
-    /// Handles the drop of an operation's future. Returns the scratch slot if the batch has
-    /// completed and had one.
-    pub(crate) fn abandon(&mut self, token: u64) -> Option<SlotIndex> {
+    /// Handles the drop of an operation's future. Returns the buffer if the batch has completed and
+    /// had one.
+    pub(crate) fn abandon(&mut self, token: u64) -> Option<Buffer> {
         let operation = &mut self.0[token as usize];
         // A future is also dropped while its thread unwinds.
         strict_assert!(
@@ -126,13 +114,15 @@ impl Operations {
             "a future gives up a batch that is not its own"
         );
         match operation {
-            &mut Operation::Awaited { slot, .. } => {
-                *operation = Operation::Orphan { slot };
+            Operation::Awaited { buffer, .. } => {
+                let buffer = buffer.take();
+                *operation = Operation::Orphan { buffer };
                 None
             }
-            &mut Operation::Done { slot, .. } => {
+            Operation::Done { buffer, .. } => {
+                let buffer = buffer.take();
                 self.0.remove(token as usize);
-                slot
+                buffer
             }
             Operation::Engine { .. } | Operation::Orphan { .. } => None,
         }

@@ -15,10 +15,31 @@ use latchwork_verbs::{
 };
 
 use crate::backend::{AnyEndpoint, AnyFabric};
+use crate::buffers::{Buffer, Buffers};
 use crate::closed::Closed;
 use crate::operations::{After, BatchResult, Operation, Operations};
 use crate::permission::Permission;
-use crate::scratch::{SLOT_BYTES, SLOTS, Scratch, Slot};
+
+/// The bytes of one buffer of the control plane. A longer transfer takes several pieces, one after
+/// another.
+pub(crate) const SLOT_BYTES: usize = 4096;
+
+/// The number of these buffers. At most this many control-plane transfers with a buffer run at one
+/// time.
+const SLOTS: u16 = 16;
+const _: () = assert!(SLOT_BYTES.is_multiple_of(8), "a buffer holds whole words");
+const _: () = assert!(SLOTS > 0, "a transfer of the control plane needs a buffer");
+
+fn buffers(
+    fabric: &AnyFabric,
+    node: ComputeNodeId,
+    count: u16,
+    size: usize,
+) -> Result<Buffers, SetupError> {
+    let region = Region::zeroed(usize::from(count) * size)?;
+    let key = fabric.register(node, region.clone())?;
+    Ok(Buffers::new(region, key, count, size))
+}
 
 /// One worker's access to the fabric: an endpoint, and a slab that records what to do when each
 /// batch completes.
@@ -35,7 +56,8 @@ pub struct Port {
     fabric: AnyFabric,
     permission: Permission,
     inner: RefCell<Inner>,
-    pub(crate) scratch: Scratch,
+    /// The buffers of the control plane.
+    pub(crate) scratch: Buffers,
 }
 
 struct Inner {
@@ -109,10 +131,8 @@ impl Port {
         permission: Permission,
     ) -> Result<Rc<Port>, SetupError> {
         let endpoint = fabric.endpoint(node, handle)?;
-        let region = Region::zeroed(usize::from(SLOTS) * SLOT_BYTES)?;
-        let key = fabric.register(node, region.clone())?;
+        let scratch = buffers(fabric, node, SLOTS, SLOT_BYTES)?;
         let inner = Inner { endpoint, operations: Operations::default(), after: Vec::new() };
-        let scratch = Scratch::new(region, key);
         let fabric = fabric.clone();
         Ok(Rc::new(Port { node, fabric, permission, inner: RefCell::new(inner), scratch }))
     }
@@ -128,6 +148,14 @@ impl Port {
     /// [`SetupError::TooManyRegions`], and [`SetupError::System`] on RDMA devices.
     pub fn register(&self, region: Arc<Region>) -> Result<RegionKey, SetupError> {
         self.fabric.register(self.node, region)
+    }
+
+    /// Registers memory for `count` buffers of `size` bytes, a multiple of 8.
+    ///
+    /// # Errors
+    /// As [`register`](Port::register), and [`SetupError::Region`].
+    pub fn buffers(&self, count: u16, size: usize) -> Result<Buffers, SetupError> {
+        buffers(&self.fabric, self.node, count, size)
     }
 
     /// Posts a batch whose completion [`Port::poll`] reports with `tag`. Until this report the
@@ -155,7 +183,7 @@ impl Port {
         requests: &[WorkRequest],
     ) -> Result<(), VerbError> {
         debug_assert!(requests.iter().all(|request| request.local().is_none()));
-        self.submit(target, requests, Operation::Orphan { slot: None }).map(drop)
+        self.submit(target, requests, Operation::Orphan { buffer: None }).map(drop)
     }
 
     fn submit(
@@ -182,7 +210,7 @@ impl Port {
     /// entry in the slab stays until the completion. The local buffers in `requests` must stay
     /// untouched until the completion, and a caller that drops the future does not see the
     /// completion. So this function is for buffers that outlive any operation, and for requests
-    /// without buffers.
+    /// without buffers. [`execute_in`](Port::execute_in) is for all others.
     ///
     /// # Errors
     /// An error in the batch, a failure of its target, or [`VerbError::SelfFenced`].
@@ -194,31 +222,31 @@ impl Port {
         self.execute_in(target, requests, None).await.map(|(outcome, _)| outcome)
     }
 
-    /// Like [`Port::execute`]. With a `slot`, the batch has at most one local buffer, which is in
-    /// the slot. Returns the slot.
-    pub(crate) async fn execute_in<'a>(
-        &'a self,
+    /// Like [`Port::execute`], for requests whose local buffers are all in `buffer`. Returns the
+    /// buffer. When the future is dropped or the batch fails, the buffer is freed after the
+    /// completion.
+    ///
+    /// # Errors
+    /// As [`execute`](Port::execute).
+    pub async fn execute_in(
+        &self,
         target: Target,
         requests: &[WorkRequest],
-        slot: Option<Slot<'a>>,
-    ) -> Result<(AtomicOutcome, Option<Slot<'a>>), VerbError> {
+        buffer: Option<Buffer>,
+    ) -> Result<(AtomicOutcome, Option<Buffer>), VerbError> {
+        strict_assert!(
+            buffer.as_ref().is_none_or(|buffer| {
+                requests.iter().filter_map(WorkRequest::local).all(|local| buffer.contains(local))
+            }),
+            "a batch has a buffer, and reads or writes other memory"
+        );
         // The operation starts with a waker that does nothing. The first poll follows at once and
         // sets the real waker.
-        let locals = || requests.iter().filter_map(WorkRequest::local);
-        strict_assert!(
-            slot.is_none() || locals().all(|local| local.region == self.scratch.key()),
-            "a batch has the slot, and reads or writes other memory"
-        );
-        strict_assert!(slot.is_none() || locals().count() <= 1, "one slot is one buffer");
-        let index = slot.as_ref().map(Slot::index);
-        let operation = Operation::Awaited { waker: Waker::noop().clone(), slot: index };
+        let operation = Operation::Awaited { waker: Waker::noop().clone(), buffer };
         let token = self.submit(target, requests, operation)?;
-        if let Some(slot) = slot {
-            slot.leave_to_batch();
-        }
         let mut execution = Execution { port: self, token: Some(token) };
-        let (result, slot) = poll_fn(|context| execution.poll(context)).await;
-        result.map(|outcome| (outcome, slot))
+        let (result, buffer) = poll_fn(|context| execution.poll(context)).await;
+        result.map(|outcome| (outcome, buffer))
     }
 
     /// Passes the tag and the result of every completed engine batch to `sink`, and wakes the
@@ -242,7 +270,7 @@ impl Port {
             match after {
                 After::Report { tag, result } => sink(tag, result),
                 After::Wake(waker) => waker.wake(),
-                After::Release(slot) => drop(slot.map(|slot| self.scratch.adopt(slot))),
+                After::Free(buffer) => drop(buffer),
             }
         }
         self.inner.borrow_mut().after = after;
@@ -307,21 +335,21 @@ struct Execution<'a> {
     token: Option<u64>,
 }
 
-impl<'a> Execution<'a> {
-    fn poll(&mut self, context: &Context<'_>) -> Poll<(BatchResult, Option<Slot<'a>>)> {
+impl Execution<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<(BatchResult, Option<Buffer>)> {
         let token = self.token.expect("not polled after its end");
         let done = self.port.inner.borrow_mut().operations.poll(token, context.waker());
-        let Some((result, slot)) = done else { return Poll::Pending };
+        let Some(ended) = done else { return Poll::Pending };
         self.token = None;
-        Poll::Ready((result, slot.map(|slot| self.port.scratch.adopt(slot))))
+        Poll::Ready(ended)
     }
 }
 
 impl Drop for Execution<'_> {
     fn drop(&mut self) {
         let Some(token) = self.token else { return };
-        let slot = self.port.inner.borrow_mut().operations.abandon(token);
-        drop(slot.map(|slot| self.port.scratch.adopt(slot)));
+        let buffer = self.port.inner.borrow_mut().operations.abandon(token);
+        drop(buffer);
     }
 }
 
