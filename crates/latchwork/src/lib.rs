@@ -87,6 +87,7 @@
 //!   txn            tables with schemas and indexes, serializable transactions
 //!   blink          B-link tree
 //!   rtree          R-tree: boxes, and queries by place
+//!   sherman        Sherman's tree and FG+, without a coherent cache
 //!   index          the trait of an ordered index, for any memory
 //!   relaxed        a worker's write buffer: total and partial store order
 //!   wal            the write-ahead log: group commit, checkpoints, replay
@@ -128,6 +129,7 @@ pub use latchwork_report as report;
 pub use latchwork_rtree as rtree;
 pub use latchwork_runtime as runtime;
 pub use latchwork_selcc as selcc;
+pub use latchwork_sherman as sherman;
 pub use latchwork_simulation as simulation;
 pub use latchwork_txn as txn;
 pub use latchwork_units as units;
