@@ -3,14 +3,14 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use latchwork_blink::TreeStatistics;
 use latchwork_cluster::Member;
 use latchwork_harness::outcome::RunCheck;
 use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_index::IndexStatistics;
 use latchwork_workload::ycsb::ContentKey;
 use serde::{Deserialize, Serialize};
 
-use crate::load;
+use crate::index::TableIndex;
 use crate::settings::Settings;
 
 /// The expected contents of the table.
@@ -35,8 +35,8 @@ pub(crate) struct Found {
     versions: u128,
     wrong: u64,
     first_wrong: Option<String>,
-    /// The result of the walk over the tree. Only the first worker has one.
-    tree: Option<Result<TreeStatistics, String>>,
+    /// The result of the walk over the index. Only the first worker has one.
+    tree: Option<Result<IndexStatistics, String>>,
 }
 
 /// The first keys of the parts that workers check. Each key is `user` with digits.
@@ -45,14 +45,13 @@ const PARTS: [&[u8]; 12] = [
     b"user9", b"user:",
 ];
 
-/// Checks one worker's parts of the table; the first worker also walks the tree.
-pub(crate) async fn check(
+/// Checks one worker's parts of the table; the first worker also walks the index.
+pub(crate) async fn check<I: TableIndex>(
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Result<Found, AppError> {
-    let store = load::open(&settings, &member).await?;
-    let tree = store.tree();
+    let index = I::open(&settings, &member).await?;
     let mut found = Found::default();
     for part in (member.index..PARTS.len()).step_by(settings.common.workers()) {
         let (from, end) = (PARTS[part], PARTS.get(part + 1));
@@ -65,11 +64,11 @@ pub(crate) async fn check(
             found.record(&settings, key, record);
             ControlFlow::Continue(())
         };
-        let scanned = tree.scan_up(from, usize::MAX, visit).await;
-        scanned.map_err(|error| settings.tree_error(&error))?;
+        let scanned = index.scan_up(from, usize::MAX, visit).await;
+        scanned.map_err(|error| settings.index_error(&error))?;
     }
     if member.index == 0 {
-        found.tree = Some(tree.validate().await.map_err(|error| error.to_string()));
+        found.tree = Some(index.validate().await.map_err(|error| error.to_string()));
     }
     Ok(found)
 }
@@ -137,8 +136,8 @@ impl Found {
             Some(Ok(tree)) => {
                 let detail = format!(
                     "{} levels, {} pages, {:.0} % full",
-                    tree.pages_per_level.len(),
-                    tree.pages(),
+                    tree.levels,
+                    tree.pages,
                     100.0 * tree.fill()
                 );
                 if tree.entries == self.records {
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     fn found(records: u64, digest: u64, versions: u128) -> Found {
-        let tree = TreeStatistics { entries: records, ..TreeStatistics::default() };
+        let tree = IndexStatistics { entries: records, ..IndexStatistics::default() };
         Found { records, digest, versions, tree: Some(Ok(tree)), ..Found::default() }
     }
 
@@ -190,7 +189,7 @@ mod tests {
         let broken = Found { tree: Some(Err("page".into())), ..found(10, 77, 5) };
         assert_eq!(failed(broken, expected), ["tree"]);
         let unlike = Found {
-            tree: Some(Ok(TreeStatistics { entries: 11, ..TreeStatistics::default() })),
+            tree: Some(Ok(IndexStatistics { entries: 11, ..IndexStatistics::default() })),
             ..found(10, 77, 5)
         };
         assert_eq!(failed(unlike, expected), ["tree"]);

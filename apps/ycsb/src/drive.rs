@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use latchwork_blink::Tree;
+use latchwork_cluster::Worker;
 use latchwork_harness::driver::Common;
 use latchwork_harness::driver::{Driver, Figures, Outcome};
 use latchwork_harness::outcome::{self, RunCheck, say, short};
@@ -18,6 +20,7 @@ use serde_json::Value;
 
 use crate::args::{Cli, Command, LoadBy};
 use crate::check::{self, Expected, Found};
+use crate::index::TableIndex;
 use crate::load::{self, Loaded};
 use crate::run::{self, Plan, Run};
 use crate::sample_history::{History, Sample};
@@ -75,25 +78,7 @@ impl Driver for Settings {
         cluster: &RunCluster,
         outcome: &mut Outcome,
     ) -> Result<Self::Found, AppError> {
-        let mut expected = Expected::default();
-        outcome.load = Some(load(self, cluster, &mut expected)?);
-        let mut in_world = None;
-        if self.command == Command::Load {
-            outcome.counters = cluster.counters()?;
-        } else {
-            let clock = latchwork_runtime::Clock::start();
-            let before = cluster.events();
-            run(self, cluster, &mut expected, outcome)?;
-            let after = cluster.events();
-            in_world =
-                after.zip(before).map(|(after, before)| (after - before, clock.now() - Time::ZERO));
-        }
-        let workers: Vec<Found> =
-            cluster.phase(CHECK, Extent::Operations(expected.records), self, check::check)?;
-        let mut found = Found::default();
-        workers.into_iter().for_each(|worker| found.merge(worker));
-        outcome.checks.splice(0..0, found.judge(&expected));
-        Ok(in_world)
+        phases::<Tree<Worker>>(self, cluster, outcome)
     }
 
     fn table(
@@ -127,7 +112,33 @@ impl Driver for Settings {
     }
 }
 
-fn load(
+fn phases<I: TableIndex>(
+    settings: &Arc<Settings>,
+    cluster: &RunCluster,
+    outcome: &mut Outcome,
+) -> Result<Option<(u64, Duration)>, AppError> {
+    let mut expected = Expected::default();
+    outcome.load = Some(load::<I>(settings, cluster, &mut expected)?);
+    let mut in_world = None;
+    if settings.command == Command::Load {
+        outcome.counters = cluster.counters()?;
+    } else {
+        let clock = latchwork_runtime::Clock::start();
+        let before = cluster.events();
+        run::<I>(settings, cluster, &mut expected, outcome)?;
+        let after = cluster.events();
+        in_world =
+            after.zip(before).map(|(after, before)| (after - before, clock.now() - Time::ZERO));
+    }
+    let workers: Vec<Found> =
+        cluster.phase(CHECK, Extent::Operations(expected.records), settings, check::check::<I>)?;
+    let mut found = Found::default();
+    workers.into_iter().for_each(|worker| found.merge(worker));
+    outcome.checks.splice(0..0, found.judge(&expected));
+    Ok(in_world)
+}
+
+fn load<I: TableIndex>(
     settings: &Arc<Settings>,
     cluster: &RunCluster,
     expected: &mut Expected,
@@ -135,8 +146,8 @@ fn load(
     let extent = Extent::Operations(settings.workload.record_count());
     let begin = cluster.now();
     let workers: Vec<Loaded> = match settings.load_by {
-        LoadBy::Inserts => cluster.phase(LOAD, extent, settings, load::inserts),
-        LoadBy::Bulk => cluster.phase(LOAD, extent, settings, load::bulk),
+        LoadBy::Inserts => cluster.phase(LOAD, extent, settings, load::inserts::<I>),
+        LoadBy::Bulk => cluster.phase(LOAD, extent, settings, load::bulk::<I>),
     }?;
     let mut latencies = Latencies::new();
     for worker in &workers {
@@ -151,7 +162,7 @@ fn load(
 }
 
 /// The measured run.
-fn run(
+fn run<I: TableIndex>(
     settings: &Arc<Settings>,
     cluster: &RunCluster,
     expected: &mut Expected,
@@ -187,7 +198,7 @@ fn run(
         time: cluster.loop_time(),
     });
     let extent = settings.operations.map_or(Extent::Until(plan.until), Extent::Operations);
-    let ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run)?;
+    let ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run::<I>)?;
     let is_measured = run.course.is_some() || ran.done.iter().any(|done| done.counters.is_some());
     if let Some(signal) = stop::ended_early().filter(|_| !is_measured) {
         return Err(stop::error().unwrap_or(AppError::Stopped(signal)));

@@ -5,19 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError};
-use latchwork_cluster::{Member, Worker};
-use latchwork_coherence::CoherentMemory as _;
-use latchwork_harness::driver::{named, tasks};
+use latchwork_cluster::Member;
+use latchwork_harness::driver::tasks;
 use latchwork_harness::{AppError, PhaseProgress};
-use latchwork_memnode::ObjectKind;
+use latchwork_index::{ErrorKind, IndexError};
 use latchwork_report::histogram::{Latencies, OperationFailure};
-use latchwork_runtime::Time;
+use latchwork_runtime::{Handle, Time};
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, KeyBuffer, OperationKind, RecordNumber,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::index::TableIndex;
 use crate::settings::{BULK_FILL, Settings};
 use crate::store::{Buffers, Store};
 
@@ -33,28 +32,12 @@ pub(crate) struct Loaded {
     pub(crate) end: Time,
 }
 
-/// Opens the table on a worker. The first worker makes the table.
-pub(crate) async fn open(settings: &Settings, member: &Member) -> Result<Store<Worker>, AppError> {
-    let memory = || member.memory.clone();
-    let make = async || {
-        let tree = Tree::create(memory(), TreeConfig::default()).await;
-        let tree = tree.map_err(|error| settings.tree_error(&error))?;
-        let root = tree.root();
-        Ok((tree, root))
-    };
-    let open = async |root| {
-        let tree = Tree::open(memory(), root, TreeConfig::default()).await;
-        tree.map_err(|error| settings.tree_error(&error))
-    };
-    let tree = named(member, ("table", &settings.table), ObjectKind::TREE, make, open).await?;
-    Ok(Store::new(tree, &settings.workload))
-}
-
 /// One worker's part of the loading: its share of the records, several at the same time.
-struct Loader {
+struct Loader<I: TableIndex> {
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
-    store: Store<Worker>,
+    store: Store<I>,
+    handle: Handle,
     next: Cell<u64>,
     end: u64,
     loaded: RefCell<Loaded>,
@@ -62,7 +45,7 @@ struct Loader {
 }
 
 /// Loads all records in the order of their keys, on the first worker. Other workers load nothing.
-pub(crate) async fn bulk(
+pub(crate) async fn bulk<I: TableIndex>(
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
@@ -72,7 +55,7 @@ pub(crate) async fn bulk(
     if member.index > 0 {
         return Ok(loaded);
     }
-    let store = open(&settings, &member).await?;
+    let index = I::open(&settings, &member).await?;
     let workload = &settings.workload;
     let mut buffer = KeyBuffer::new();
     let key = |number| Box::from(workload.keys.write(RecordNumber(number), &mut buffer));
@@ -88,19 +71,19 @@ pub(crate) async fn bulk(
         phase.count(0);
         (key, record)
     });
-    let records = store.tree().bulk_load(entries, BULK_FILL).await;
+    let records = index.bulk_load(entries, BULK_FILL).await;
     loaded.records = records.map_err(|error| settings.load_error(&error, &phase))?;
     loaded.end = handle.now();
     Ok(loaded)
 }
 
 /// Loads one worker's share by inserts.
-pub(crate) async fn inserts(
+pub(crate) async fn inserts<I: TableIndex>(
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
     member: Member,
 ) -> Result<Loaded, AppError> {
-    let store = open(&settings, &member).await?;
+    let store = Store::new(I::open(&settings, &member).await?, &settings.workload);
     let handle = member.handle.clone();
     let workers = settings.common.workers() as u64;
     let share = settings.workload.load_share(member.index as u64, workers);
@@ -109,6 +92,7 @@ pub(crate) async fn inserts(
         settings,
         phase,
         store,
+        handle: handle.clone(),
         next: Cell::new(share.start),
         end: share.end,
         loaded: RefCell::new(Loaded::new(handle.now())),
@@ -124,16 +108,15 @@ impl Loaded {
     }
 }
 
-impl Loader {
+impl<I: TableIndex> Loader<I> {
     async fn work(self: Rc<Self>) {
-        let handle = self.store.tree().memory().handle().clone();
         let mut buffers = Buffers::new();
-        let mut begin = handle.now();
+        let mut begin = self.handle.now();
         while self.next.get() < self.end && !self.phase.stopped() {
             let record = RecordNumber(self.next.get());
             self.next.set(record.0 + 1);
             let inserted = self.store.insert(record, &mut buffers).await;
-            let end = handle.now();
+            let end = self.handle.now();
             if let Err(error) = self.note(record, inserted, end - begin, &mut buffers) {
                 return self.phase.fail(error);
             }
@@ -145,7 +128,7 @@ impl Loader {
     fn note(
         &self,
         record: RecordNumber,
-        inserted: Result<(), TreeError>,
+        inserted: Result<(), I::Error>,
         latency: Duration,
         buffers: &mut Buffers,
     ) -> Result<(), AppError> {
@@ -158,7 +141,7 @@ impl Loader {
                 loaded.latencies.record(OperationKind::Insert, latency, None);
             }
             // Another record number has the same hash, and so the same key.
-            Err(TreeError::Exists) => {
+            Err(error) if error.kind() == ErrorKind::Exists => {
                 loaded.latencies.record_failure(OperationKind::Insert, OperationFailure::Error);
             }
             Err(error) => return Err(self.settings.load_error(&error, &self.phase)),

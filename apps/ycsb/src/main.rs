@@ -5,7 +5,7 @@
 //!        |
 //!   drive                 load ──► run ──► check, each on every worker of every compute node
 //!     load, run, check        |      |       |
-//!     store                   operations on the B-link tree
+//!     index, store            operations on the index
 //!     sample_history          the accesses of all workers to a sample of the records
 //! ```
 //!
@@ -16,6 +16,7 @@
 mod args;
 mod check;
 mod drive;
+mod index;
 mod load;
 mod run;
 mod sample_history;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use latchwork_blink::TreeError;
 use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
 use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::stop::Signal;
 use latchwork_harness::{AppError, Course, FabricChoice, LoopTime, PhaseProgress, RunPart, Share};
+use latchwork_index::IndexError;
 use latchwork_report::histogram::Latencies;
 use latchwork_runtime::{Handle, Time};
 use latchwork_workload::pacing::Pacer;
@@ -20,7 +20,7 @@ use latchwork_workload::ycsb::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::load;
+use crate::index::TableIndex;
 use crate::sample_history::{History, Sample};
 use crate::settings::{Settings, is_out_of_memory};
 use crate::store::{Buffers, Ended, Store};
@@ -69,9 +69,10 @@ pub(crate) struct Done {
 }
 
 /// A running worker.
-struct Runner {
+struct Runner<I: TableIndex> {
     run: Arc<Run>,
-    store: Store<Worker>,
+    store: Store<I>,
+    memory: Worker,
     handle: Handle,
     index: usize,
     stream: RefCell<OperationStream>,
@@ -85,18 +86,18 @@ struct Runner {
 }
 
 /// Runs one worker.
-pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
-    let runner = Rc::new(Runner::new(run, &member).await?);
+pub(crate) async fn run<I: TableIndex>(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
+    let runner = Rc::new(Runner::<I>::new(run, &member).await?);
     runner.handle.sleep_until(runner.run.plan.begin).await;
     let inflight = runner.run.settings.common.cluster.inflight;
     let runner = tasks(&member.handle, runner, 0..inflight, |runner, _| runner.work()).await?;
     Ok(runner.done.into_inner())
 }
 
-impl Runner {
-    async fn new(run: Arc<Run>, member: &Member) -> Result<Runner, AppError> {
+impl<I: TableIndex> Runner<I> {
+    async fn new(run: Arc<Run>, member: &Member) -> Result<Runner<I>, AppError> {
         let settings = &run.settings;
-        let store = load::open(settings, member).await?;
+        let store = Store::new(I::open(settings, member).await?, &settings.workload);
         let (index, count) = (member.index as u64, settings.common.workers() as u64);
         let worker = WorkerIndex { index, count };
         let seed = settings.common.cluster.seed;
@@ -118,6 +119,7 @@ impl Runner {
         };
         Ok(Runner {
             store,
+            memory: member.memory.clone(),
             handle: member.handle.clone(),
             index: member.index,
             stream: RefCell::new(stream),
@@ -188,7 +190,7 @@ impl Runner {
         let counts = intended.unwrap_or(begin) >= plan.measured_from;
         if counts {
             if !self.measuring.replace(true) {
-                let counters = self.store.tree().memory().node().counters();
+                let counters = self.memory.node().counters();
                 self.done.borrow_mut().counters = Some(counters);
                 // Relaxed: no other memory depends on this flag.
                 self.run.is_measured.store(true, Ordering::Relaxed);
@@ -285,7 +287,7 @@ impl MeasuredRun for Run {
 
 impl Run {
     /// Ends the run on all workers. When the memory pool is full, the operations so far count.
-    fn fail(&self, error: &TreeError) {
+    fn fail(&self, error: &impl IndexError) {
         let (settings, phase) = (&self.settings, &self.phase);
         let told = settings.run_error(error, phase);
         let is_alone = !matches!(settings.common.fabric, FabricChoice::Joined(_));

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchwork_blink::{TreeError, TreeLimits};
-use latchwork_coherence::MemoryError;
+use latchwork_blink::TreeLimits;
 use latchwork_harness::driver::{Common, MemoryNeed, bytes_of_memory_node, operations_at_most};
 use latchwork_harness::{AppError, PhaseProgress};
+use latchwork_index::{ErrorKind, IndexError};
 use latchwork_verbs::LINE_HEADER;
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{Builtin, CoreWorkload};
@@ -170,26 +170,26 @@ impl Settings {
     }
 
     /// The error that ends a run when the table fails.
-    pub(crate) fn tree_error(&self, error: &TreeError) -> AppError {
+    pub(crate) fn index_error(&self, error: &impl IndexError) -> AppError {
         match is_out_of_memory(error) {
             true => self.out_of_memory(" during the run"),
             false => AppError::Failed(format!("the table failed: {error}")),
         }
     }
 
-    /// As [`tree_error`](Settings::tree_error), in the measured run.
-    pub(crate) fn run_error(&self, error: &TreeError, phase: &PhaseProgress) -> AppError {
+    /// As [`index_error`](Settings::index_error), in the measured run.
+    pub(crate) fn run_error(&self, error: &impl IndexError, phase: &PhaseProgress) -> AppError {
         match is_out_of_memory(error) {
             true => self.out_of_memory(&format!(" after {} operations", phase.done())),
-            false => self.tree_error(error),
+            false => self.index_error(error),
         }
     }
 
-    /// As [`tree_error`](Settings::tree_error), while the table is loaded.
-    pub(crate) fn load_error(&self, error: &TreeError, phase: &PhaseProgress) -> AppError {
+    /// As [`index_error`](Settings::index_error), while the table is loaded.
+    pub(crate) fn load_error(&self, error: &impl IndexError, phase: &PhaseProgress) -> AppError {
         match is_out_of_memory(error) {
             true => self.out_of_memory(&format!(" after loading {} records", phase.done())),
-            false => self.tree_error(error),
+            false => self.index_error(error),
         }
     }
 
@@ -235,8 +235,8 @@ impl Settings {
 }
 
 /// Whether the memory pool is full.
-pub(crate) fn is_out_of_memory(error: &TreeError) -> bool {
-    matches!(error, TreeError::Memory(MemoryError::OutOfMemory(_)))
+pub(crate) fn is_out_of_memory(error: &impl IndexError) -> bool {
+    error.kind() == ErrorKind::OutOfMemory
 }
 
 fn usage(text: impl Into<String>) -> AppError {

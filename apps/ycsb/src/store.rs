@@ -1,10 +1,9 @@
-//! The table: YCSB's operations on a B-link tree.
+//! The table: YCSB's operations on an ordered index.
 
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
-use latchwork_blink::{Tree, TreeError, TreeValue, ValueMut};
-use latchwork_coherence::CoherentMemory;
+use latchwork_index::{ErrorKind, IndexError, OrderedIndex, ValueEdit, ValueView};
 use latchwork_report::histogram::OperationFailure;
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, CoreWorkload, FieldIndex, Fields, KeyBuffer, RecordNumber,
@@ -12,8 +11,8 @@ use latchwork_workload::ycsb::{
 };
 
 /// One worker's access to the table.
-pub(crate) struct Store<M: CoherentMemory> {
-    tree: Tree<M>,
+pub(crate) struct Store<I: OrderedIndex> {
+    index: I,
     workload: Arc<CoreWorkload>,
 }
 
@@ -46,13 +45,9 @@ impl Buffers {
 /// The end of an operation. A failure is counted, and does not end the run.
 pub(crate) type Ended = Result<(), OperationFailure>;
 
-impl<M: CoherentMemory> Store<M> {
-    pub(crate) fn new(tree: Tree<M>, workload: &Arc<CoreWorkload>) -> Store<M> {
-        Store { tree, workload: Arc::clone(workload) }
-    }
-
-    pub(crate) fn tree(&self) -> &Tree<M> {
-        &self.tree
+impl<I: OrderedIndex> Store<I> {
+    pub(crate) fn new(index: I, workload: &Arc<CoreWorkload>) -> Store<I> {
+        Store { index, workload: Arc::clone(workload) }
     }
 
     /// Executes one operation. `version` is the version of its writes. A read-modify-write ignores
@@ -62,7 +57,7 @@ impl<M: CoherentMemory> Store<M> {
         operation: &YcsbOperation,
         version: ContentVersion,
         buffers: &mut Buffers,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<Ended, I::Error> {
         buffers.seen.clear();
         let ended = match *operation {
             YcsbOperation::Read { record, fields } => self.read(record, fields, buffers).await,
@@ -76,12 +71,12 @@ impl<M: CoherentMemory> Store<M> {
                 self.read_modify_write(record, read, write, buffers).await
             }
         };
-        match ended {
-            Err(TreeError::NotFound) => Ok(Err(OperationFailure::NotFound)),
-            Err(TreeError::Exists) => Ok(Err(OperationFailure::Error)),
-            Err(TreeError::OutsideValue { .. }) => Ok(Err(OperationFailure::UnexpectedState)),
-            ended => ended,
-        }
+        ended.or_else(|error| match error.kind() {
+            ErrorKind::NotFound => Ok(Err(OperationFailure::NotFound)),
+            ErrorKind::Exists => Ok(Err(OperationFailure::Error)),
+            ErrorKind::OutsideValue => Ok(Err(OperationFailure::UnexpectedState)),
+            _ => Err(error),
+        })
     }
 
     /// Inserts a record with the contents that follow from its key.
@@ -89,11 +84,11 @@ impl<M: CoherentMemory> Store<M> {
         &self,
         record: RecordNumber,
         buffers: &mut Buffers,
-    ) -> Result<(), TreeError> {
+    ) -> Result<(), I::Error> {
         let key = self.workload.keys.write(record, &mut buffers.key);
         let content = ContentKey::new(key);
         self.workload.layout.encode(content, ContentVersion::LOADED, &mut buffers.bytes);
-        self.tree.insert(key, &buffers.bytes).await
+        self.index.insert(key, &buffers.bytes).await
     }
 
     /// The number of these fields.
@@ -114,11 +109,11 @@ impl<M: CoherentMemory> Store<M> {
         record: RecordNumber,
         fields: Fields,
         buffers: &mut Buffers,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<Ended, I::Error> {
         let Buffers { key, bytes, seen, .. } = buffers;
         let key = self.workload.keys.write(record, key);
         let part = self.part(fields);
-        let found = self.tree.get_with(key, |value| copy_part(&part, value, bytes)).await?;
+        let found = self.index.get_with(key, |value| copy_part(&part, value, bytes)).await?;
         if found.is_none() {
             return Ok(Err(OperationFailure::NotFound));
         }
@@ -134,7 +129,7 @@ impl<M: CoherentMemory> Store<M> {
         fields: Fields,
         version: ContentVersion,
         buffers: &mut Buffers,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<Ended, I::Error> {
         let Buffers { key, bytes, field: new, seen } = buffers;
         let key = self.workload.keys.write(record, key);
         let content = ContentKey::new(key);
@@ -142,20 +137,20 @@ impl<M: CoherentMemory> Store<M> {
         let ended = match fields {
             Fields::All => {
                 layout.encode(content, version, bytes);
-                self.tree.update(key, bytes).await.map(Ok)?
+                self.index.update(key, bytes).await.map(Ok)?
             }
             Fields::One(field) => match layout.place(field) {
                 Some(place) => {
                     new.resize(place.len(), 0);
                     layout.fill_field(content, field, version, new);
-                    self.tree.update_range(key, place.start, new).await.map(Ok)?
+                    self.index.update_range(key, place.start, new).await.map(Ok)?
                 }
                 None => {
-                    let replace = |old: TreeValue<'_>, new: &mut Vec<u8>| {
+                    let replace = |old: I::Value<'_>, new: &mut Vec<u8>| {
                         copy_part(&None, old, bytes);
                         layout.replace_field(content, field, version, bytes, new)
                     };
-                    self.tree
+                    self.index
                         .replace_with(key, replace)
                         .await?
                         .map_err(|_| OperationFailure::UnexpectedState)
@@ -174,7 +169,7 @@ impl<M: CoherentMemory> Store<M> {
         first: RecordNumber,
         records: u32,
         buffers: &mut Buffers,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<Ended, I::Error> {
         let Buffers { key, seen, .. } = buffers;
         let key = self.workload.keys.write(first, key);
         let mut ended = Ok(());
@@ -184,7 +179,7 @@ impl<M: CoherentMemory> Store<M> {
             }
             ControlFlow::Continue(())
         };
-        self.tree.scan_up(Bound::Included(key), records as usize, visit).await?;
+        self.index.scan_up(Bound::Included(key), records as usize, visit).await?;
         // The versions do not say to which record they belong, so they are dropped.
         seen.clear();
         Ok(ended)
@@ -196,14 +191,14 @@ impl<M: CoherentMemory> Store<M> {
         read: Fields,
         write: Fields,
         buffers: &mut Buffers,
-    ) -> Result<Ended, TreeError> {
+    ) -> Result<Ended, I::Error> {
         let Buffers { key, bytes, field: new, seen } = buffers;
         let key = self.workload.keys.write(record, key);
         let content = ContentKey::new(key);
         let layout = &self.workload.layout;
         let part = self.part(read);
         let ended = if layout.constant_field_len().is_some() {
-            let change = |value: &mut ValueMut<'_>| {
+            let change = |value: &mut I::ValueMut<'_>| {
                 let range = part.clone().unwrap_or(0..value.len());
                 bytes.resize(range.len(), 0);
                 value.read(range.start, bytes);
@@ -221,9 +216,9 @@ impl<M: CoherentMemory> Store<M> {
                 }
                 Ok(())
             };
-            self.tree.modify(key, change).await?
+            self.index.modify(key, change).await?
         } else {
-            let replace = |old: TreeValue<'_>, out: &mut Vec<u8>| {
+            let replace = |old: I::Value<'_>, out: &mut Vec<u8>| {
                 seen.clear();
                 copy_part(&None, old, bytes);
                 out.clone_from(bytes);
@@ -240,7 +235,7 @@ impl<M: CoherentMemory> Store<M> {
                 }
                 Ok(())
             };
-            self.tree.replace_with(key, replace).await?
+            self.index.replace_with(key, replace).await?
         };
         if !self.workload.data_integrity || ended.is_err() {
             return Ok(ended);
@@ -283,7 +278,7 @@ impl<M: CoherentMemory> Store<M> {
         verified.map_err(|_| OperationFailure::UnexpectedState)
     }
 
-    fn each(&self, fields: Fields) -> impl Iterator<Item = FieldIndex> + use<M> {
+    fn each(&self, fields: Fields) -> impl Iterator<Item = FieldIndex> + use<I> {
         let (first, end) = match fields {
             Fields::All => (0, self.workload.layout.fields()),
             Fields::One(field) => (field.0, field.0 + 1),
@@ -302,7 +297,7 @@ impl<M: CoherentMemory> Store<M> {
 }
 
 /// Copies a part of a value, or all of it, as a client would receive it.
-fn copy_part(part: &Option<Range<usize>>, value: TreeValue<'_>, bytes: &mut Vec<u8>) {
+fn copy_part(part: &Option<Range<usize>>, value: impl ValueView, bytes: &mut Vec<u8>) {
     let part = part.clone().unwrap_or(0..value.len());
     // The buffer is not cleared first, because the read below overwrites all bytes.
     bytes.resize(part.len(), 0);

@@ -11,7 +11,6 @@ use crate::page::{Image, Page, check};
 
 /// The result of a walk over a whole tree.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TreeStatistics {
     /// The number of entries.
     pub entries: u64,
