@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use latchwork_runtime::{Handle, Notifier};
 use latchwork_verbs::{
-    Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Message, Region, RegionKey, SetupError,
-    Target, VerbError, WorkRequest,
+    Completion, ComputeNodeId, Endpoint as _, Extent, MemoryNodeId, Message, Region, RegionKey,
+    SetupError, Target, VerbError, WorkRequest,
 };
 #[cfg(target_os = "linux")]
 use latchwork_verbs_ibv as ibv;
@@ -121,15 +121,23 @@ impl From<ibv::IbvFabric> for AnyFabric {
 }
 
 impl AnyFabric {
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
-    /// id. On RDMA devices, and on shared memory in a directory, all of the memory is allocated at
-    /// once. On other fabrics a page of large memory is allocated at its first touch.
+    /// Adds a memory node under the lowest free id, with zero bytes of these lengths: a number of
+    /// bytes, or an [`Extent`] with on-chip memory. The lengths are multiples of 8, and the first
+    /// is positive. On RDMA devices, and on shared memory in a directory, all of the memory is
+    /// allocated at once. On other fabrics a page of large memory is allocated at its first touch.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; also [`SetupError::NoRoom`],
-    /// [`SetupError::Listen`] or [`SetupError::System`] on the fabrics that have these errors.
-    pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        each!(AnyFabric, self, fabric => fabric.add_memory_node(bytes))
+    /// [`SetupError::Listen`], [`SetupError::NoChip`] or [`SetupError::System`] on the fabrics that
+    /// have these errors.
+    pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
+        each!(AnyFabric, self, fabric => fabric.add_memory_node(extent))
+    }
+
+    /// The lengths of the memory of a memory node, which may be a peer. `None` when this process
+    /// does not know the node.
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        each!(AnyFabric, self, fabric => fabric.extent(node))
     }
 
     /// Adds a compute node, with an inbox and without regions.
@@ -235,7 +243,8 @@ impl AnyFabric {
         each!(AnyFabric, self, fabric => fabric.disconnect(node))
     }
 
-    /// The memory of a memory node, for tests and tools that read the memory from outside.
+    /// The memory of a memory node, for tests and tools that read the memory from outside. Its
+    /// on-chip memory follows behind the other memory, except on RDMA devices.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         each!(AnyFabric, self, fabric => fabric.memory(node))
     }

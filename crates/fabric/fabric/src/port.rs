@@ -10,8 +10,8 @@ use std::time::Duration;
 use latchwork_runtime::{Handle, Poller, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{
-    AtomicOutcome, ComputeNodeId, Endpoint as _, Region, RegionKey, SetupError, Target, VerbError,
-    WorkRequest,
+    AtomicOutcome, ComputeNodeId, Endpoint as _, Extent, MemoryNodeId, Region, RegionKey,
+    SetupError, Target, VerbError, WorkRequest,
 };
 
 use crate::backend::{AnyEndpoint, AnyFabric};
@@ -140,6 +140,11 @@ impl Port {
     /// The compute node of this worker.
     pub fn node(&self) -> ComputeNodeId {
         self.node
+    }
+
+    /// The lengths of the memory of a memory node; see [`AnyFabric::extent`].
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        self.fabric.extent(node)
     }
 
     /// Registers memory of the port's node, for the local buffers of posted batches.

@@ -30,6 +30,9 @@ impl From<Target> for Peer {
     }
 }
 
+/// The key under which a memory node names its on-chip memory.
+pub(crate) const CHIP_KEY: RegionKey = RegionKey(1);
+
 /// Registered memory of a peer, in the form in which work requests address it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteMemory {
@@ -47,7 +50,8 @@ pub struct RemoteMemory {
 pub struct Contact {
     /// The member epoch. A later node with the same name has a higher member epoch.
     pub epoch: u64,
-    /// The registered memory, by region key. A memory node has one region.
+    /// The registered memory, by region key. A memory node has one region, and a second one if it
+    /// has on-chip memory.
     pub regions: Vec<RemoteMemory>,
 }
 

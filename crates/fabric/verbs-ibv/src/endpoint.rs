@@ -223,8 +223,8 @@ impl latchwork_verbs::Endpoint for IbvEndpoint {
         let lane = &mut lanes[lane];
         strict_assert_eq!(lane.peer, Peer::from(target), "the send queue of another node");
         lane.renew(&common.shared, &common.device);
-        let remote_len = lane.learn(target, common);
-        check_batch(target, requests, remote_len, |key| common.locals.learn(key))?;
+        let extent = lane.learn(target, common);
+        check_batch(target, requests, extent, |key| common.locals.learn(key))?;
         lane.post(common, target, token, requests);
         self.in_flight += 1;
         strict_check!(self);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use latchwork_runtime::Notifier;
 use latchwork_runtime::sync::{Mutex, RwLock};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError, Target};
 
 use crate::config::IbvConfig;
 use crate::connection::{Caller, answer_to_bytes};
@@ -111,37 +111,41 @@ impl IbvFabric {
         self.shared.devices.iter().map(|device| device.name.clone()).collect()
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, to this process. The
-    /// node gets the lowest id that is free in this process. The call locks the node's memory in
-    /// RAM, because devices reach only locked memory.
+    /// Adds a memory node with zero bytes of these lengths, multiples of 8 and the first positive,
+    /// to this process. The node gets the lowest id that is free in this process. The call locks
+    /// the node's memory in RAM, because devices reach only locked memory.
     ///
     /// # Errors
-    /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::System`].
-    pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        let region = Region::zeroed(bytes)?;
+    /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`], [`SetupError::NoChip`] and
+    /// [`SetupError::System`].
+    pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
         let mut memory = self.shared.memory.write();
         let free = (0..=u16::MAX).find(|id| !memory.contains_key(id));
         let id = free.ok_or(SetupError::TooManyMemoryNodes)?;
-        memory.insert(id, Arc::new(self.memory_node(id, region)?));
+        memory.insert(id, Arc::new(self.memory_node(id, extent.into())?));
         Ok(MemoryNodeId(id))
     }
 
     /// Adds a memory node with this id to this process, like [`IbvFabric::add_memory_node`].
     ///
     /// # Errors
-    /// [`SetupError::DuplicateMemoryNode`], [`SetupError::Region`] and [`SetupError::System`].
-    pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), SetupError> {
-        let region = Region::zeroed(bytes)?;
+    /// [`SetupError::DuplicateMemoryNode`], [`SetupError::Region`], [`SetupError::NoChip`] and
+    /// [`SetupError::System`].
+    pub fn serve_memory_as(
+        &self,
+        id: MemoryNodeId,
+        extent: impl Into<Extent>,
+    ) -> Result<(), SetupError> {
         let mut memory = self.shared.memory.write();
         if memory.contains_key(&id.0) {
             return Err(SetupError::DuplicateMemoryNode(id));
         }
-        memory.insert(id.0, Arc::new(self.memory_node(id.0, region)?));
+        memory.insert(id.0, Arc::new(self.memory_node(id.0, extent.into())?));
         Ok(())
     }
 
-    fn memory_node(&self, id: u16, region: Arc<Region>) -> Result<Node, SetupError> {
-        Node::memory(self.device(id.into()), self.shared.tuning().reads, region)
+    fn memory_node(&self, id: u16, extent: Extent) -> Result<Node, SetupError> {
+        Node::memory(self.device(id.into()), self.shared.tuning().reads, extent)
     }
 
     /// Adds a compute node to this process, with an inbox and without regions.
@@ -321,9 +325,18 @@ impl IbvFabric {
         memory.values().chain(compute.iter().flatten()).map(|node| node.responders()).sum()
     }
 
+    /// The lengths of the memory of a memory node, if this process knows the node.
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        let (shared, target) = (&self.shared, Target::Memory(node));
+        let epoch = shared.epoch(target.into())?;
+        let chip_bytes = shared.chip(target, epoch).map_or(0, |chip| chip.len);
+        Some(Extent { bytes: shared.memory(target, epoch)?.len, chip_bytes })
+    }
+
     /// The memory of a memory node of this process, for tests and tools that read the memory from
-    /// outside. Atomics of the CPU and of the device are not atomic against each other. So only
-    /// verbs may access the words that verbs change atomically.
+    /// outside. It has no on-chip memory, which the CPU does not reach. Atomics of the CPU and of
+    /// the device are not atomic against each other. So only verbs may access the words that verbs
+    /// change atomically.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         let node = self.shared.node(Peer::Memory(node))?;
         Some(Arc::clone(&node.region(RegionKey(0))?.region))

@@ -69,9 +69,8 @@
 //!
 //! # Not supported
 //!
-//! This crate uses neither masked atomics nor memory on the device. No code of this project needs
-//! them, because latch words are whole words in ordinary registered memory. rdma-core has only
-//! vendor-specific interfaces for masked atomics.
+//! This crate does not use masked atomics. No code of this project needs them, because latch words
+//! are whole words. rdma-core has only vendor-specific interfaces for masked atomics.
 
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use latchwork_runtime::sync::{Mutex, RwLock};
-use latchwork_verbs::{Region, RegionKey, SetupError};
+use latchwork_strict::strict_assert;
+use latchwork_verbs::{Extent, Region, RegionKey, SetupError};
 
 use crate::connection::{Answer, Caller, Offer};
 use crate::directory::{Peer, RemoteMemory};
 use crate::error::ConnectError;
 use crate::mailbox::Mailbox;
-use crate::sys::{Completions, Device, Pair, Receives, Registered, Watch, Watcher};
+use crate::sys::{Chip, Completions, Device, Pair, Receives, Registered, Watch, Watcher};
 
 /// A node of this process, on one device.
 pub(crate) struct Node {
@@ -21,6 +22,8 @@ pub(crate) struct Node {
     // The largest number of outstanding READs and atomics that the node serves for one connection.
     reads: u8,
     regions: RwLock<Vec<Arc<Registered>>>,
+    // The on-chip memory of a memory node.
+    chip: Option<Chip>,
     // The responder ends of connections, each with its requester.
     responders: Mutex<Vec<(Caller, Pair)>>,
     receives: Option<Arc<Receives>>,
@@ -32,13 +35,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Makes a memory node, whose memory is `region`.
+    /// Makes a memory node with zeroed memory of these lengths.
     pub(crate) fn memory(
         device: &Arc<Device>,
         reads: u8,
-        region: Arc<Region>,
+        extent: Extent,
     ) -> Result<Node, SetupError> {
-        let node = Node::new(device, reads)?;
+        let Extent { bytes, chip_bytes } = extent;
+        extent.region_bytes()?;
+        let mut node = Node::new(device, reads)?;
+        node.chip = (chip_bytes > 0).then(|| Chip::new(device, chip_bytes)).transpose()?;
+        let region = Region::zeroed(Extent::of(bytes).region_bytes()?)?;
         let registered = Registered::new(device, region)?;
         node.regions.write().push(Arc::new(registered));
         Ok(node)
@@ -69,6 +76,7 @@ impl Node {
             mailbox: None,
             reads: reads.min(device.limits.reads_served),
             regions: RwLock::default(),
+            chip: None,
             responders: Mutex::default(),
             receives: None,
             unused: Completions::new(device, 1)?,
@@ -91,14 +99,19 @@ impl Node {
         self.regions.read().get(usize::from(key.0)).cloned()
     }
 
-    /// A registered region, in the form in which peers address it.
+    /// A registered region, in the form in which peers address it. The on-chip memory of a memory
+    /// node counts as the region with key [`CHIP_KEY`](crate::directory::CHIP_KEY).
     pub(crate) fn remote(&self, key: RegionKey) -> Option<RemoteMemory> {
-        self.region(key).map(|region| named(&region))
+        self.remotes().get(usize::from(key.0)).copied()
     }
 
     /// All registered regions, in the form in which peers address them.
     pub(crate) fn remotes(&self) -> Vec<RemoteMemory> {
-        self.regions.read().iter().map(|region| named(region)).collect()
+        let chip = self.chip.iter().map(|chip| {
+            strict_assert!(self.mailbox.is_none(), "a compute node has on-chip memory");
+            RemoteMemory { address: 0, len: chip.len, rkey: chip.rkey }
+        });
+        self.regions.read().iter().map(|region| named(region)).chain(chip).collect()
     }
 
     /// Accepts an offer of a connection, unless `is_refused` returns true. Destroys the connection

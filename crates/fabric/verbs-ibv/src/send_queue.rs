@@ -28,8 +28,8 @@ use latchwork_runtime::Time;
 use latchwork_runtime::sync::Mutex;
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{
-    AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, Completion, RegionKey, Target, VerbError,
-    WorkRequest, WorkRequestKind,
+    AtomicOutcome, BATCH_ATOMICS_MAX, BATCH_MAX, CHIP_BASE, Completion, Extent, RegionKey, Target,
+    VerbError, WorkRequest, WorkRequestKind,
 };
 
 use crate::connection::{Answer, Caller, Offer};
@@ -70,6 +70,8 @@ pub(crate) struct Lane {
     epoch: u64,
     index: u16,
     memory: Vec<Option<RemoteMemory>>,
+    // The on-chip memory of a memory node; learned together with its other memory.
+    chip: Option<RemoteMemory>,
     state: State,
     waiting: VecDeque<Batch>,
     flying: VecDeque<Flying>,
@@ -126,6 +128,7 @@ impl Lane {
             epoch: 0,
             index,
             memory: Vec::new(),
+            chip: None,
             state: State::Gone,
             waiting: VecDeque::new(),
             flying: VecDeque::new(),
@@ -172,6 +175,7 @@ impl Lane {
             strict_assert_eq!(self.used, 0, "requests to the earlier node take room");
             self.epoch = epoch;
             self.memory.clear();
+            self.chip = None;
             self.responder = None;
             self.state = State::Idle;
         }
@@ -216,36 +220,43 @@ impl Lane {
         }
     }
 
-    /// The length in bytes of the target's memory, if it is known. The target is the peer of this
-    /// send queue.
+    /// The lengths of the target's memory, if they are known. The target is the peer of this send
+    /// queue.
     #[inline]
-    pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<u64> {
+    pub(crate) fn learn(&mut self, target: Target, common: &mut Common) -> Option<Extent> {
         let key = match target {
             Target::Memory(_) => RegionKey(0),
             Target::Compute(_, key) => RegionKey(key),
         };
         let index = usize::from(key.0);
         match self.memory.get(index) {
-            Some(Some(memory)) => Some(memory.len),
+            Some(Some(memory)) => Some(self.extent(*memory)),
             _ => self.learn_anew(target, index, common),
         }
     }
 
+    fn extent(&self, memory: RemoteMemory) -> Extent {
+        let chip_bytes = self.chip.map_or(0, |chip| chip.len);
+        Extent { bytes: memory.len, chip_bytes }
+    }
+
     #[cold]
-    fn learn_anew(&mut self, target: Target, index: usize, common: &mut Common) -> Option<u64> {
+    fn learn_anew(&mut self, target: Target, index: usize, common: &mut Common) -> Option<Extent> {
         let Some(memory) = common.shared.memory(target, self.epoch) else {
             if self.is_stale(&common.shared) {
                 self.mark_left(common);
             }
-            // The memory of a node that has left or died is unknown. So this length lets every
+            // The memory of a node that has left or died is unknown. So these lengths let every
             // batch pass the check, and `post` ends the batch as `Disconnected`.
-            return matches!(self.state, State::Gone).then_some(u64::MAX);
+            let all = Extent { bytes: u64::MAX, chip_bytes: u64::MAX };
+            return matches!(self.state, State::Gone).then_some(all);
         };
         if self.memory.len() <= index {
             self.memory.resize(index + 1, None);
         }
         self.memory[index] = Some(memory);
-        Some(memory.len)
+        self.chip = common.shared.chip(target, self.epoch);
+        Some(self.extent(memory))
     }
 
     /// Accepts a checked batch.
@@ -291,8 +302,12 @@ impl Lane {
             Target::Memory(_) => 0,
             Target::Compute(_, key) => usize::from(key),
         };
-        let memory = self.memory.get(key).copied().flatten();
+        let (memory, chip) = (self.memory.get(key).copied().flatten(), self.chip);
         let place = |offset: u64| {
+            let (memory, offset) = match offset.checked_sub(CHIP_BASE) {
+                None => (memory, offset),
+                Some(offset) => (chip, offset),
+            };
             let memory = memory.expect("learned when posted");
             strict_assert!(offset <= memory.len, "a request at {offset} of {} bytes", memory.len);
             (memory.address + offset, memory.rkey)

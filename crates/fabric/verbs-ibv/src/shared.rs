@@ -10,7 +10,7 @@ use latchwork_verbs::{RegionKey, Target};
 use crate::config::IbvConfig;
 use crate::connection::{Answer, Caller, Note, Offer, answer_from_bytes};
 use crate::destructions::Destructions;
-use crate::directory::{Courier, Peer, Peers, RemoteMemory};
+use crate::directory::{CHIP_KEY, Courier, Peer, Peers, RemoteMemory};
 use crate::error::ConnectError;
 use crate::node::Node;
 use crate::sys::{Device, Tuning, Watch, Watcher};
@@ -84,6 +84,16 @@ impl Shared {
         match self.node(target.into()) {
             Some(node) => node.remote(key),
             None => self.peers.memory(target.into(), epoch, key),
+        }
+    }
+
+    /// The on-chip memory of a memory node, at the node with this member epoch. `None` when the
+    /// node has none.
+    pub(crate) fn chip(&self, target: Target, epoch: u64) -> Option<RemoteMemory> {
+        match (target, self.node(target.into())) {
+            (Target::Compute(..), _) => None,
+            (Target::Memory(_), Some(node)) => node.remote(CHIP_KEY),
+            (Target::Memory(_), None) => self.peers.memory(target.into(), epoch, CHIP_KEY),
         }
     }
 

@@ -151,15 +151,19 @@ impl latchwork_verbs::Endpoint for ShmEndpoint {
         if self.routes.is_outdated() {
             self.renew_routes();
         }
-        let remote_len = self.routes.learn_target(target)?;
-        check_batch(target, requests, remote_len, |key| self.routes.learn_local(key))?;
-        requests.iter().for_each(|request| self.routes.fetch_ahead(target, request));
+        let extent = self.routes.learn_target(target)?;
+        check_batch(target, requests, extent, |key| self.routes.learn_local(key))?;
         self.posted.push(Posted { target, token, len: requests.len() });
         strict_assert!(
             requests.len() <= BATCH_MAX && !requests.is_empty(),
             "a bad batch was accepted"
         );
+        let first = self.requests.len();
         self.requests.extend_from_slice(requests);
+        // From here on the requests address the region of the node, which has both ranges.
+        let posted = &mut self.requests[first..];
+        posted.iter_mut().for_each(|request| request.place(extent.unwrap_or_default()));
+        posted.iter().for_each(|request| self.routes.fetch_ahead(target, request));
         strict_assert_eq!(
             self.posted.iter().map(|posted| posted.len).sum::<usize>(),
             self.requests.len(),
@@ -171,10 +175,10 @@ impl latchwork_verbs::Endpoint for ShmEndpoint {
     fn expect_write(&mut self, target: Target, remote: u64, len: u32) {
         // The address may come from a peer and be wrong, so an address outside of the memory is
         // ignored.
-        if self.routes.learn_target(target).is_ok()
+        if let Ok(Some(extent)) = self.routes.learn_target(target)
             && let Ok(to) = self.routes.destination(target)
         {
-            to.expect_write(remote, len.min(EXPECTED_MAX));
+            to.expect_write(extent.place(remote), len.min(EXPECTED_MAX));
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError};
 
 use crate::ShmError;
 use crate::across::peer_ring::Lane;
@@ -11,7 +11,7 @@ use crate::across::ring::Ends;
 use crate::config::ShmConfig;
 use crate::endpoint::ShmEndpoint;
 use crate::inbox::{Across, Mailbox, ShmInbox};
-use crate::node::{Elsewhere, Memory, Node, Post};
+use crate::node::{Elsewhere, Mapped, Memory, Node, Post};
 use crate::shared::Shared;
 
 #[cfg(not(all(target_os = "linux", not(loom))))]
@@ -43,21 +43,21 @@ impl ShmFabric {
 
     // ---- memory nodes ---------------------------------------------------------------------------
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8, under the lowest free
-    /// id. In a fabric of one process, a page of a large memory is allocated at its first touch. In
-    /// a directory all of the memory is allocated at once.
+    /// Adds a memory node with zero bytes of these lengths, multiples of 8 and the first positive,
+    /// under the lowest free id. In a fabric of one process, a page of a large memory is allocated
+    /// at its first touch. In a directory all of the memory is allocated at once.
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::NoRoom`]; in a
     /// directory also [`SetupError::System`]. [`SetupError::System`] may also come when another
     /// thread adds a memory node at the same time.
-    pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
+    pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
         let id = {
             let memory = self.shared.memory.read();
             (0..=u16::MAX).find(|id| !memory.contains_key(id))
         };
         let id = MemoryNodeId(id.ok_or(SetupError::TooManyMemoryNodes)?);
-        self.serve_memory_as(id, bytes).map_err(ShmError::setup)?;
+        self.serve_memory_as(id, extent).map_err(ShmError::setup)?;
         Ok(id)
     }
 
@@ -65,7 +65,13 @@ impl ShmFabric {
     ///
     /// # Errors
     /// [`ShmError::Known`], [`ShmError::NoRoom`] and the errors of allocating the memory.
-    pub fn serve_memory_as(&self, id: MemoryNodeId, bytes: usize) -> Result<(), ShmError> {
+    pub fn serve_memory_as(
+        &self,
+        id: MemoryNodeId,
+        extent: impl Into<Extent>,
+    ) -> Result<(), ShmError> {
+        let extent = extent.into();
+        let bytes = extent.region_bytes()?;
         let mut memory = self.shared.memory.write();
         if memory.contains_key(&id.0) {
             return Err(ShmError::Known { node: format!("memory node {}", id.0) });
@@ -74,7 +80,7 @@ impl ShmFabric {
             None => Region::zeroed(bytes)?,
             Some(directory) => directory.make_memory(id, bytes)?,
         };
-        memory.insert(id.0, Memory::There(region));
+        memory.insert(id.0, Memory::There(Mapped { region, chip_bytes: extent.chip_bytes }));
         Ok(())
     }
 
@@ -83,18 +89,24 @@ impl ShmFabric {
     pub fn prefault(&self) {
         let memory = self.shared.memory.read().clone();
         for memory in memory.values() {
-            if let Memory::There(region) = memory {
+            if let Memory::There(Mapped { region, .. }) = memory {
                 region.prefault();
             }
         }
     }
 
-    /// The memory of a memory node, for tests and tools that read the memory from outside.
+    /// The memory of a memory node, for tests and tools that read the memory from outside. Its
+    /// on-chip memory follows behind the other memory.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         match self.shared.memory(node)? {
-            Memory::There(region) => Some(region),
-            Memory::Gone { .. } => None,
+            Memory::There(mapped) => Some(mapped.region),
+            Memory::Gone(_) => None,
         }
+    }
+
+    /// The lengths of the memory of a memory node of this process or of a peer.
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        Some(self.shared.memory(node)?.extent())
     }
 
     // ---- compute nodes --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicBool, Ordering, RwLock};
-use latchwork_verbs::{ComputeNodeId, Region, RegionKey};
+use latchwork_verbs::{ComputeNodeId, Extent, Region, RegionKey};
 
 use crate::across::page::Page;
 use crate::across::peer_ring::Lane;
@@ -15,12 +15,30 @@ use crate::inbox::Mailbox;
 #[derive(Clone)]
 pub(crate) enum Memory {
     /// Memory of this process, or mapped memory of another process.
-    There(Arc<Region>),
-    /// The node of the memory was cut off.
-    Gone {
-        /// The length that the memory had, in bytes.
-        bytes: u64,
-    },
+    There(Mapped),
+    /// The node of the memory was cut off. Its memory had these lengths.
+    Gone(Extent),
+}
+
+/// A region with the on-chip memory of a memory node behind the other memory.
+#[derive(Clone)]
+pub(crate) struct Mapped {
+    pub(crate) region: Arc<Region>,
+    pub(crate) chip_bytes: u64,
+}
+
+impl Mapped {
+    #[inline]
+    pub(crate) fn extent(&self) -> Extent {
+        let bytes = self.region.len() as u64 - self.chip_bytes;
+        Extent { bytes, chip_bytes: self.chip_bytes }
+    }
+}
+
+impl From<Arc<Region>> for Mapped {
+    fn from(region: Arc<Region>) -> Self {
+        Mapped { region, chip_bytes: 0 }
+    }
 }
 
 pub(crate) struct Node {
@@ -88,9 +106,11 @@ impl Node {
         let found = match regions.entry(key.0) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) if self.is_disconnected() => {
-                place.insert(Memory::Gone { bytes: bytes as u64 })
+                place.insert(Memory::Gone(Extent::of(bytes as u64)))
             }
-            Entry::Vacant(place) => place.insert(Memory::There((elsewhere.map)(file, bytes)?)),
+            Entry::Vacant(place) => {
+                place.insert(Memory::There((elsewhere.map)(file, bytes)?.into()))
+            }
         };
         Some(found.clone())
     }
@@ -105,7 +125,7 @@ impl Node {
         let mut regions = self.regions.write();
         let key = u16::try_from(regions.len()).ok()?;
         publish(RegionKey(key)).then(|| {
-            regions.insert(key, Memory::There(region));
+            regions.insert(key, Memory::There(region.into()));
             RegionKey(key)
         })
     }
@@ -126,19 +146,16 @@ impl Node {
 }
 
 impl Memory {
-    /// The length in bytes.
-    pub(crate) fn len(&self) -> u64 {
+    pub(crate) fn extent(&self) -> Extent {
         match self {
-            Memory::There(region) => region.len() as u64,
-            Memory::Gone { bytes } => *bytes,
+            Memory::There(mapped) => mapped.extent(),
+            Memory::Gone(extent) => *extent,
         }
     }
 
     /// Cuts the memory off. An endpoint that has looked the memory up uses the memory until the
     /// endpoint notices the cut-off.
     pub(crate) fn leave(&mut self) {
-        if let Memory::There(region) = self {
-            *self = Memory::Gone { bytes: region.len() as u64 };
-        }
+        *self = Memory::Gone(self.extent());
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::AtomicU64;
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Target, VerbError, WORD,
-    Words, WorkRequest, prefetch_write,
+    ComputeNodeId, Extent, LocalBuffer, MemoryNodeId, Message, Region, RegionKey, Target,
+    VerbError, WORD, Words, WorkRequest, prefetch_write,
 };
 
 use crate::across::peer_ring::Lane;
 use crate::inbox::Mailbox;
-use crate::node::{Memory, Node, Post};
+use crate::node::{Mapped, Memory, Node, Post};
 use crate::shared::Shared;
 
 /// The nodes and regions that one endpoint has looked up. A verb finds them here, without a lock
@@ -22,7 +22,7 @@ pub(crate) struct Routes {
     own: Arc<Node>,
     version: u64,
     local: Vec<Option<Arc<Region>>>,
-    memory: Vec<Option<Arc<Region>>>,
+    memory: Vec<Option<Mapped>>,
     peers: Vec<Option<Peer>>,
 }
 
@@ -32,7 +32,7 @@ const AHEAD_MAX: u32 = 1 << 10;
 struct Peer {
     node: Arc<Node>,
     way: Way,
-    regions: Vec<Option<Arc<Region>>>,
+    regions: Vec<Option<Mapped>>,
 }
 
 /// The path of messages to a peer.
@@ -109,9 +109,9 @@ impl Routes {
     pub(crate) fn leave_dead(&mut self) {
         self.version = self.shared.changes();
         for (id, known) in self.memory.iter_mut().enumerate() {
-            let Some(region) = known else { continue };
+            let Some(Mapped { region, .. }) = known else { continue };
             let present = self.shared.memory(MemoryNodeId(id as u16));
-            if !matches!(present, Some(Memory::There(now)) if Arc::ptr_eq(&now, region)) {
+            if !matches!(present, Some(Memory::There(now)) if Arc::ptr_eq(&now.region, region)) {
                 *known = None;
             }
         }
@@ -139,21 +139,20 @@ impl Routes {
         Some(Peer { node, way, regions: Vec::new() })
     }
 
-    /// Looks up `target`; returns the length of the target's memory in bytes, or `None` without
-    /// memory.
+    /// Looks up `target`; returns the lengths of the target's memory, or `None` without memory.
     #[inline]
-    pub(crate) fn learn_target(&mut self, target: Target) -> Result<Option<u64>, VerbError> {
+    pub(crate) fn learn_target(&mut self, target: Target) -> Result<Option<Extent>, VerbError> {
         match target {
             Target::Memory(id) => {
-                if let Some(Some(region)) = self.memory.get(usize::from(id.0)) {
-                    return Ok(Some(region.len() as u64));
+                if let Some(Some(mapped)) = self.memory.get(usize::from(id.0)) {
+                    return Ok(Some(mapped.extent()));
                 }
             }
             Target::Compute(id, key) => {
                 if let Some(Some(Peer { regions, .. })) = self.peers.get(id.index())
-                    && let Some(Some(region)) = regions.get(usize::from(key))
+                    && let Some(Some(mapped)) = regions.get(usize::from(key))
                 {
-                    return Ok(Some(region.len() as u64));
+                    return Ok(Some(mapped.extent()));
                 }
             }
         }
@@ -163,8 +162,8 @@ impl Routes {
     /// Looks up the unknown part of a target. `None` when the target does not exist, `Some(None)`
     /// when the target has no memory.
     #[cold]
-    fn look_up(&mut self, target: Target) -> Option<Option<u64>> {
-        let (known, region) = match target {
+    fn look_up(&mut self, target: Target) -> Option<Option<Extent>> {
+        let (known, (index, memory)) = match target {
             Target::Memory(id) => (&mut self.memory, (usize::from(id.0), self.shared.memory(id)?)),
             Target::Compute(id, key) => {
                 if self.peers.get(id.index()).is_none_or(Option::is_none) {
@@ -177,11 +176,11 @@ impl Routes {
                 (regions, (usize::from(key), region))
             }
         };
-        let bytes = region.1.len();
-        if let (index, Memory::There(region)) = region {
-            place(known, index, region);
+        let extent = memory.extent();
+        if let Memory::There(mapped) = memory {
+            place(known, index, mapped);
         }
-        Some(Some(bytes))
+        Some(Some(extent))
     }
 
     /// Looks up a local region; returns its length in bytes.
@@ -191,7 +190,9 @@ impl Routes {
         if let Some(Some(region)) = self.local.get(index) {
             return Some(region.len() as u64);
         }
-        let Some(Memory::There(region)) = self.own.region(key) else { return None };
+        let Some(Memory::There(Mapped { region, .. })) = self.own.region(key) else {
+            return None;
+        };
         let bytes = region.len() as u64;
         place(&mut self.local, index, region);
         Some(bytes)
@@ -202,7 +203,9 @@ impl Routes {
     pub(crate) fn destination(&self, target: Target) -> Result<Destination<'_>, VerbError> {
         match target {
             Target::Memory(MemoryNodeId(id)) => match self.memory.get(usize::from(id)) {
-                Some(Some(memory)) => Ok(Destination { memory: Some(memory), way: None }),
+                Some(Some(Mapped { region, .. })) => {
+                    Ok(Destination { memory: Some(region), way: None })
+                }
                 // The memory node existed when the batch was posted.
                 _ => Err(VerbError::Disconnected { target }),
             },
@@ -211,7 +214,8 @@ impl Routes {
                 if peer.node.is_disconnected() {
                     return Err(VerbError::Disconnected { target });
                 }
-                let memory = peer.regions.get(usize::from(key)).and_then(Option::as_deref);
+                let mapped = peer.regions.get(usize::from(key)).and_then(Option::as_ref);
+                let memory = mapped.map(|mapped| &*mapped.region);
                 Ok(Destination { memory, way: Some(&peer.way) })
             }
         }

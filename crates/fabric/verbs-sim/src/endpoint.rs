@@ -73,11 +73,11 @@ impl latchwork_verbs::Endpoint for SimEndpoint {
         let SimEndpoint { world, own, lanes, completions, .. } = self;
         let lane = lanes.to(target, (world, own), completions);
         let lane = lane.ok_or(VerbError::UnknownTarget { target })?;
-        let remote_len = lane.there.memory.get().map(|region| region.len() as u64);
+        let extent = lane.there.memory.get().map(|(_, extent)| *extent);
         let regions = own.regions.borrow();
         let local_len =
             |key: RegionKey| regions.get(usize::from(key.0)).map(|region| region.len() as u64);
-        check_batch(target, requests, remote_len, local_len)?;
+        check_batch(target, requests, extent, local_len)?;
         strict_assert!(
             !requests.is_empty() && requests.len() <= latchwork_verbs::BATCH_MAX,
             "a bad batch was accepted"

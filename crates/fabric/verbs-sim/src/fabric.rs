@@ -7,7 +7,7 @@ use std::sync::Arc;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Actor, Kernel};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError};
 
 use crate::config::{SimConfig, Timing};
 use crate::endpoint::SimEndpoint;
@@ -59,15 +59,17 @@ impl SimFabric {
         &self.world.kernel
     }
 
-    /// Adds a memory node of `bytes` zero bytes, a positive multiple of 8. Ids count from 0.
+    /// Adds a memory node with zero bytes of these lengths, multiples of 8 and the first positive.
+    /// Ids count from 0.
     ///
     /// # Errors
     /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`].
-    pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        let region = Region::zeroed(bytes)?;
+    pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
+        let extent = extent.into();
+        let region = Region::zeroed(extent.region_bytes()?)?;
         let mut memory = self.world.memory.borrow_mut();
         let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;
-        memory.push(MemoryNode::new(region));
+        memory.push(MemoryNode::new(region, extent));
         strict_assert!(memory.len() == usize::from(id) + 1, "memory nodes are numbered from 0");
         Ok(MemoryNodeId(id))
     }
@@ -232,7 +234,13 @@ impl SimFabric {
         Gate::new(&self.world, Box::new(rule))
     }
 
-    /// The memory of a memory node, for tests and tools that read the memory from outside.
+    /// The lengths of the memory of a memory node.
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        Some(self.world.memory.borrow().get(usize::from(node.0))?.extent)
+    }
+
+    /// The memory of a memory node, for tests and tools that read the memory from outside. Its
+    /// on-chip memory follows behind the other memory.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         Some(self.world.memory.borrow().get(usize::from(node.0))?.memory.clone())
     }

@@ -392,12 +392,10 @@ impl Flight {
     }
 
     fn remote(&self, remote: u64, len: usize) -> Words<'_> {
-        let memory = self.lane.there.memory.get().expect("checked when posted");
-        strict_assert!(
-            remote as usize + len <= memory.words().len(),
-            "an access leaves the memory node"
-        );
-        memory.words().slice(remote as usize..remote as usize + len)
+        let (memory, extent) = self.lane.there.memory.get().expect("checked when posted");
+        let start = extent.place(remote) as usize;
+        strict_assert!(start + len <= memory.words().len(), "an access leaves the memory node");
+        memory.words().slice(start..start + len)
     }
 
     /// The word before and after `request`, an atomic that has taken effect; `None` for other

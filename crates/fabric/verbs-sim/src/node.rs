@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use latchwork_verbs::{ComputeNodeId, Region};
+use latchwork_verbs::{ComputeNodeId, Extent, Region};
 
 use crate::inbox::Mailbox;
 use crate::nic::NicQueues;
@@ -48,12 +48,14 @@ impl Host {
 #[derive(Clone)]
 pub(crate) struct MemoryNode {
     pub(crate) host: Rc<Host>,
+    /// The memory, with the on-chip memory behind it.
     pub(crate) memory: Arc<Region>,
+    pub(crate) extent: Extent,
 }
 
 impl MemoryNode {
-    pub(crate) fn new(memory: Arc<Region>) -> MemoryNode {
-        MemoryNode { host: Host::new(), memory }
+    pub(crate) fn new(memory: Arc<Region>, extent: Extent) -> MemoryNode {
+        MemoryNode { host: Host::new(), memory, extent }
     }
 }
 
@@ -90,14 +92,14 @@ pub(crate) struct There {
     pub(crate) host: Rc<Host>,
     /// The compute node; `None` for a memory node.
     pub(crate) node: Option<Rc<Node>>,
-    /// The target memory; empty until the region is registered.
-    pub(crate) memory: OnceCell<Arc<Region>>,
+    /// The target memory and its lengths; empty until the region is registered.
+    pub(crate) memory: OnceCell<(Arc<Region>, Extent)>,
 }
 
 impl There {
     pub(crate) fn memory_node(node: &MemoryNode) -> There {
-        let MemoryNode { host, memory } = node.clone();
-        There { host, node: None, memory: OnceCell::from(memory) }
+        let MemoryNode { host, memory, extent } = node.clone();
+        There { host, node: None, memory: OnceCell::from((memory, extent)) }
     }
 
     /// The region `key` of a compute node. The region may not exist yet.
@@ -114,7 +116,8 @@ impl There {
             && let Some(region) = self.node.as_ref().and_then(|node| node.region(key.into()))
         {
             // The cell was empty, so this `set` succeeds.
-            let _ = self.memory.set(region);
+            let extent = Extent::from(region.len());
+            let _ = self.memory.set((region, extent));
         }
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::Mutex;
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError};
 use latchwork_verbs_shm as shm;
 
-use crate::agent::{Refused, Threads};
+use crate::agent::{Content, Refused, Threads};
 use crate::client::TcpEndpoint;
 use crate::config::TcpConfig;
 use crate::error::TcpError;
@@ -62,7 +62,23 @@ impl TcpFabric {
         region: Arc<Region>,
         addr: SocketAddr,
     ) -> Result<SocketAddr, TcpError> {
-        self.inner.host(TcpNode::Memory(id), addr, (None, vec![region]))
+        let extent = Extent::from(region.len());
+        self.inner.host(TcpNode::Memory(id), addr, Content::Memory(region, extent))
+    }
+
+    /// Like [`TcpFabric::serve_memory`], with zeroed memory of these lengths.
+    ///
+    /// # Errors
+    /// [`SetupError::Region`] and those of [`TcpFabric::serve_memory`].
+    pub fn serve_memory_of(
+        &self,
+        id: MemoryNodeId,
+        extent: Extent,
+        addr: SocketAddr,
+    ) -> Result<SocketAddr, TcpError> {
+        let bytes = extent.region_bytes().map_err(SetupError::from)?;
+        let region = Region::zeroed(bytes).map_err(SetupError::from)?;
+        self.inner.host(TcpNode::Memory(id), addr, Content::Memory(region, extent))
     }
 
     /// Serves compute node `id` at `addr`, with an inbox and without regions. Returns the address
@@ -76,19 +92,19 @@ impl TcpFabric {
         addr: SocketAddr,
     ) -> Result<SocketAddr, TcpError> {
         let inbox = shm::ShmInbox::with_capacity(self.inner.config.inbox_capacity);
-        self.inner.host(TcpNode::Compute(id), addr, (Some(inbox), Vec::new()))
+        self.inner.host(TcpNode::Compute(id), addr, Content::Compute(inbox))
     }
 
-    /// Adds a memory node of `bytes` zero bytes to this process. The node takes the lowest free id
-    /// and listens at [`TcpConfig::listen`].
+    /// Adds a memory node with zero bytes of these lengths to this process. The node takes the
+    /// lowest free id and listens at [`TcpConfig::listen`].
     ///
     /// # Errors
     /// [`SetupError::Region`], [`SetupError::TooManyMemoryNodes`] and [`SetupError::Listen`].
-    pub fn add_memory_node(&self, bytes: usize) -> Result<MemoryNodeId, SetupError> {
-        let region = Region::zeroed(bytes)?;
+    pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
         let id = self.inner.peers.free_memory_id().ok_or(SetupError::TooManyMemoryNodes)?;
         let id = MemoryNodeId(id);
-        self.serve_memory(id, region, self.listen_addr()).map_err(|error| error.setup())?;
+        self.serve_memory_of(id, extent.into(), self.listen_addr())
+            .map_err(|error| error.setup())?;
         Ok(id)
     }
 
@@ -134,7 +150,13 @@ impl TcpFabric {
         self.inner.compute(node)?.inbox.clone().ok_or(SetupError::UnknownNode(node))
     }
 
-    /// The memory of a memory node of this process.
+    /// The lengths of the memory of a memory node, if this process knows the node.
+    pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
+        self.inner.peers.get(TcpNode::Memory(node))?.extent(0)
+    }
+
+    /// The memory of a memory node of this process. Its on-chip memory follows behind the other
+    /// memory.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {
         self.inner.hosted(TcpNode::Memory(node))?.region(0)
     }

@@ -6,10 +6,9 @@ use std::sync::mpsc::channel;
 
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::Mutex;
-use latchwork_verbs::{ComputeNodeId, Region, SetupError};
-use latchwork_verbs_shm as shm;
+use latchwork_verbs::{ComputeNodeId, SetupError};
 
-use crate::agent::{Counters, Hosted, Threads, Turns, listen};
+use crate::agent::{Content, Counters, Hosted, Threads, Turns, listen};
 use crate::client::{Wanted, connect};
 use crate::config::TcpConfig;
 use crate::error::TcpError;
@@ -66,7 +65,7 @@ impl Inner {
         &self,
         node: TcpNode,
         addr: SocketAddr,
-        content: (Option<shm::ShmInbox>, Vec<Arc<Region>>),
+        content: Content,
     ) -> Result<SocketAddr, TcpError> {
         let known = || match node {
             TcpNode::Compute(id) => SetupError::DuplicateNode(id).into(),

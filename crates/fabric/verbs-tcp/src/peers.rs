@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::Target;
+use latchwork_verbs::{Extent, Target};
 
 use crate::agent::Hosted;
 use crate::wire::{TcpNode, Welcome};
@@ -20,7 +20,7 @@ pub(crate) struct Peer {
     hosted: Option<Arc<Hosted>>,
     /// The random number of this start of the node; 0 until it is known.
     incarnation: AtomicU64,
-    /// The lengths of the known regions in bytes, by key.
+    /// The lengths of the known regions in bytes, by key; for a memory node those of its ranges.
     lengths: RwLock<Vec<u64>>,
     disconnected: AtomicBool,
     removed: AtomicBool,
@@ -49,12 +49,18 @@ impl Peer {
         self.hosted.is_some()
     }
 
-    /// The length of a region of the node in bytes, if known.
-    pub(crate) fn length(&self, region: u16) -> Option<u64> {
-        match &self.hosted {
-            Some(hosted) => hosted.region(region).map(|region| region.len() as u64),
-            None => self.lengths.read().get(usize::from(region)).copied(),
+    /// The lengths of a region of the node, if known.
+    pub(crate) fn extent(&self, region: u16) -> Option<Extent> {
+        if let Some(hosted) = &self.hosted {
+            return hosted.extent(region);
         }
+        let lengths = self.lengths.read();
+        let bytes = *lengths.get(usize::from(region))?;
+        let chip = match self.node {
+            TcpNode::Memory(_) => lengths.get(1).copied(),
+            TcpNode::Compute(_) => None,
+        };
+        Some(Extent { bytes, chip_bytes: chip.unwrap_or(0) })
     }
 
     /// Takes the answer of the node's agent. A longer list of regions replaces a shorter list,

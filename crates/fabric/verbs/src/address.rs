@@ -112,6 +112,13 @@ impl fmt::Display for GlobalAddr {
     }
 }
 
+/// The offset on a memory node at which the on-chip memory of its NIC begins, if the NIC has any.
+/// Requests address it like the other memory, and a batch may have requests for both.
+///
+/// A NIC executes the atomics of its own memory without a round trip over PCIe (Sherman 4.3). On a
+/// fabric without such NICs this memory is memory like any other.
+pub const CHIP_BASE: u64 = 1 << (GlobalAddr::OFFSET_BITS - 1);
+
 /// The key of a region that a compute node registered with its fabric. Keys count from 0 per node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u16);
@@ -132,7 +139,8 @@ pub struct LocalBuffer {
 /// The node that a batch is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
-    /// A memory node. Its memory is one address space that starts at offset 0.
+    /// A memory node. Its memory starts at offset 0, and the on-chip memory of its NIC at
+    /// [`CHIP_BASE`].
     Memory(MemoryNodeId),
     /// A compute node, and the key of a region that the node registered. The verbs of the batch act
     /// on this region; messages go to the node's inbox.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::address::{LocalBuffer, RegionKey, Target, WORD};
+use crate::address::{CHIP_BASE, LocalBuffer, RegionKey, Target, WORD};
 use crate::error::VerbError;
+use crate::extent::Extent;
 use crate::limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
 use crate::request::{Completion, Message, WorkRequest, WorkRequestKind};
 
@@ -101,8 +102,8 @@ pub trait Subscription {
 /// Checks the sizes, the alignment and the bounds of a batch. Every backend calls this function in
 /// [`Endpoint::post`], before any request of the batch takes effect.
 ///
-/// `remote_len` is the length in bytes of the target's memory; `None` when the target has no
-/// memory. `local_len` gives the length in bytes of a registered region of the posting node.
+/// `extent` has the lengths of the target's memory; `None` when the target has no memory.
+/// `local_len` gives the length in bytes of a registered region of the posting node.
 ///
 /// # Errors
 /// The error of the first request that is wrong, or of the batch as a whole.
@@ -110,7 +111,7 @@ pub trait Subscription {
 pub fn check_batch(
     target: Target,
     requests: &[WorkRequest],
-    remote_len: Option<u64>,
+    extent: Option<Extent>,
     mut local_len: impl FnMut(RegionKey) -> Option<u64>,
 ) -> Result<(), VerbError> {
     if requests.is_empty() || requests.len() > BATCH_MAX {
@@ -124,9 +125,14 @@ pub fn check_batch(
             }
             None => {}
             Some((offset, len)) => {
-                let size = remote_len.ok_or(VerbError::UnknownTarget { target })?;
+                let Extent { bytes, chip_bytes } =
+                    extent.ok_or(VerbError::UnknownTarget { target })?;
                 check_aligned(offset, len)?;
-                if offset.checked_add(len).is_none_or(|end| end > size) {
+                let (start, size) = match offset.checked_sub(CHIP_BASE) {
+                    None => (offset, bytes),
+                    Some(start) => (start, chip_bytes),
+                };
+                if start.checked_add(len).is_none_or(|end| end > size) {
                     return Err(VerbError::OutOfBounds { target, offset, len, size });
                 }
             }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::address::{ComputeNodeId, MemoryNodeId, RegionKey, Target};
+use crate::address::{CHIP_BASE, ComputeNodeId, MemoryNodeId, RegionKey, Target};
 use crate::limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
 use crate::region::RegionError;
 
@@ -13,8 +13,12 @@ use crate::region::RegionError;
 /// posted. A batch that the post refuses has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum VerbError {
-    /// A request reaches beyond the target's memory.
-    #[error("bytes {offset}+{len} are beyond the {size} bytes of {target:?}")]
+    /// A request reaches beyond the target's memory, or beyond its on-chip memory.
+    #[error(
+        "bytes {}+{len} are beyond the {size} bytes of {}{target:?}",
+        offset.checked_sub(CHIP_BASE).unwrap_or(*offset),
+        if *offset < CHIP_BASE { "" } else { "on-chip memory of " }
+    )]
     OutOfBounds {
         /// The target.
         target: Target,
@@ -22,7 +26,7 @@ pub enum VerbError {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// Bytes that the target has.
+        /// Bytes that the target has in the addressed range.
         size: u64,
     },
     /// A request reaches beyond the local region.
@@ -149,6 +153,13 @@ pub enum SetupError {
         bytes: u64,
         /// The bytes that are free.
         free: u64,
+    },
+    /// The node's NIC has less on-chip memory than was requested. Only RDMA devices report this
+    /// error.
+    #[error("the NIC has no {bytes} bytes of free on-chip memory: ask for less, or for none")]
+    NoChip {
+        /// The bytes that were requested.
+        bytes: u64,
     },
     /// The node's agent found no address to listen on. Only the socket fabric has agents.
     #[error("the node's agent cannot listen: {0}")]

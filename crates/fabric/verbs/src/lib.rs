@@ -21,6 +21,10 @@
 //! - **Atomics** are atomic against the other atomics of the same fabric. On the shared-memory and
 //!   the socket fabric, CPU atomics of the memory's process take part. Code that runs on every
 //!   fabric must not rely on this.
+//! - **A failed compare-and-swap writes nothing.** So the holder of a lock may free the lock by a
+//!   WRITE while others try to take it by compare-and-swap, and no such WRITE is lost.
+//! - **On-chip memory** of a memory node's NIC ([`CHIP_BASE`]) is memory of its own length, which
+//!   may be zero. All promises hold for it, also between the two parts of a node's memory.
 //! - **A word is never torn**: a reader sees a word before a write or after the write. Larger data
 //!   may be torn, because a fabric moves the words of a READ or a WRITE in any order. Each word
 //!   moves at some time between the start and the end of the request.
@@ -71,6 +75,7 @@ pub mod contract;
 mod copy;
 mod endpoint;
 mod error;
+mod extent;
 #[allow(unsafe_code)] // one system call
 mod futex;
 #[allow(unsafe_code)] // one system call
@@ -85,12 +90,14 @@ mod request;
 mod words;
 
 pub use address::{
-    ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey, Target, WORD,
+    CHIP_BASE, ComputeNodeId, GlobalAddr, LINE_HEADER, LocalBuffer, MemoryNodeId, RegionKey,
+    Target, WORD,
 };
 pub use column::{COLUMN_MAX, bits_between};
 pub use copy::{prefetch, prefetch_write};
 pub use endpoint::{Endpoint, Inbox, Subscription, check_batch};
 pub use error::{SetupError, VerbError};
+pub use extent::Extent;
 pub use huge::large_slice;
 pub use limits::{BATCH_ATOMICS_MAX, BATCH_MAX};
 pub use region::{Region, RegionError};

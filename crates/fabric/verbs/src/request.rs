@@ -3,6 +3,7 @@
 
 use crate::address::{ComputeNodeId, LocalBuffer};
 use crate::error::VerbError;
+use crate::extent::Extent;
 use crate::limits::BATCH_ATOMICS_MAX;
 
 /// One verb with its addresses: an element of a batch. Offsets and lengths are in bytes and
@@ -96,6 +97,21 @@ impl WorkRequest {
             | WorkRequest::CompareSwap { remote, .. }
             | WorkRequest::FetchAdd { remote, .. } => Some((*remote, 8)),
             WorkRequest::Send(_) => None,
+        }
+    }
+
+    /// Changes the offset on the target to its place in one region that has both ranges of the
+    /// target's memory ([`Extent::place`]).
+    #[inline]
+    pub fn place(&mut self, extent: Extent) {
+        match self {
+            WorkRequest::Read { remote, .. }
+            | WorkRequest::ReadIf { remote, .. }
+            | WorkRequest::Write { remote, .. }
+            | WorkRequest::WriteWord { remote, .. }
+            | WorkRequest::CompareSwap { remote, .. }
+            | WorkRequest::FetchAdd { remote, .. } => *remote = extent.place(*remote),
+            WorkRequest::Send(_) => {}
         }
     }
 

@@ -47,13 +47,49 @@ macro_rules! whole {
 fn structures_that_the_library_allocates_have_the_fields_where_they_are_looked_for() {
     assert_eq!(size_of::<ffi::ContextOps>(), size_of::<sys::ibv_context_ops>());
     fields!(ffi::ContextOps, sys::ibv_context_ops: poll_cq, req_notify_cq, post_srq_recv, post_send);
-    fields!(ffi::Context, sys::ibv_context: device, ops, cmd_fd, async_fd);
+    whole!(ffi::Context, sys::ibv_context:
+        device, ops, cmd_fd, async_fd, num_comp_vectors, mutex, abi_compat);
+    fields!(ffi::DeviceMemory, sys::ibv_dm: context, memcpy_to_dm);
     fields!(ffi::CompletionQueue, sys::ibv_cq: context, channel, cq_context, handle, cqe);
     fields!(ffi::ChannelHead, sys::ibv_comp_channel: context, fd);
     fields!(ffi::SharedReceiveHead, sys::ibv_srq: context);
     fields!(ffi::QueuePair, sys::ibv_qp: context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num);
     whole!(ffi::AsyncEvent, sys::ibv_async_event: element, event_type);
     whole!(ffi::MemoryRegion, sys::ibv_mr: context, pd, addr, length, handle, lkey, rkey);
+}
+
+/// The bindings lack `verbs_context`, so a C program prints the offsets of its fields, counted from
+/// `reg_dm_mr`.
+#[test]
+fn an_extended_context_has_its_functions_where_they_are_looked_for() {
+    use std::process::{Command, Stdio};
+
+    let fields = ["alloc_dm", "free_dm", "sz", "context"];
+    let print = fields.map(|field| {
+        let offset = format!("offsetof(struct verbs_context, {field})");
+        format!("printf(\"%zu \", {offset} - offsetof(struct verbs_context, reg_dm_mr));")
+    });
+    let includes = "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\n";
+    let program = format!("{includes}int main(void) {{ {} }}", print.concat());
+    let binary = concat!(env!("CARGO_TARGET_TMPDIR"), "/offsets");
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.args(["-x", "c", "-", "-o", binary]).stdin(Stdio::piped());
+    let mut compiler = compiler.spawn().expect("a compiler");
+    std::io::Write::write_all(&mut compiler.stdin.take().expect("piped"), program.as_bytes())
+        .expect("it reads");
+    assert!(compiler.wait().expect("it ends").success());
+    let output = Command::new(binary).output().expect("it runs").stdout;
+    let theirs: Vec<usize> = String::from_utf8_lossy(&output)
+        .split_whitespace()
+        .map(|offset| offset.parse().expect("a number"))
+        .collect();
+    let ours = [
+        offset_of!(ffi::ExtendedContext, alloc_dm),
+        offset_of!(ffi::ExtendedContext, free_dm),
+        offset_of!(ffi::ExtendedContext, sz),
+        offset_of!(ffi::ExtendedContext, context),
+    ];
+    assert_eq!(theirs, ours);
 }
 
 #[test]
@@ -92,6 +128,7 @@ fn completions_are_as_providers_write_them() {
 
 #[test]
 fn attributes_are_as_the_library_reads_and_writes_them() {
+    whole!(ffi::DeviceMemoryAttr, sys::ibv_alloc_dm_attr: length, log_align_req, comp_mask);
     whole!(ffi::QueuePairCap, sys::ibv_qp_cap:
         max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data);
     whole!(ffi::QueuePairInit, sys::ibv_qp_init_attr:
@@ -130,6 +167,7 @@ fn constants_have_the_headers_values() {
         (ffi::access::REMOTE_WRITE, access::IBV_ACCESS_REMOTE_WRITE),
         (ffi::access::REMOTE_READ, access::IBV_ACCESS_REMOTE_READ),
         (ffi::access::REMOTE_ATOMIC, access::IBV_ACCESS_REMOTE_ATOMIC),
+        (ffi::access::ZERO_BASED, access::IBV_ACCESS_ZERO_BASED),
     ];
     flags.into_iter().for_each(|(ours, theirs)| assert_eq!(ours, theirs.0));
     assert_eq!(ffi::send::SIGNALED, send::IBV_SEND_SIGNALED.0);

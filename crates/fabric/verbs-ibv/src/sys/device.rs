@@ -123,15 +123,15 @@ impl Device {
         device.address = device.query_address(gid_index)?;
         device.listen().map_err(|error| failed("fcntl", error))?;
         let Limits { reads_sent, reads_served, send_queue, receive_queue, .. } = device.limits;
-        // The log states which device features are not used: masked atomics and device memory. A
-        // latch word is a whole word in host memory, so no code needs these features.
+        // The log states which device feature is not used: masked atomics. A latch word is a whole
+        // word, so no code needs this feature.
         tracing::info!(
             device = name,
             reads_sent,
             reads_served,
             send_queue,
             receive_queue,
-            "an RDMA device is open; masked atomics and memory on the device are not used"
+            "an RDMA device is open; masked atomics are not used"
         );
         Ok(Arc::new(device))
     }

@@ -42,13 +42,60 @@ pub(crate) struct ContextOps {
     pub(crate) behind_post_send: [NotUsed; 6],
 }
 
-/// The used part of `ibv_context`; the library allocates it.
+/// `ibv_context`; the library allocates it.
 #[repr(C)]
 pub(crate) struct Context {
     pub(crate) device: *mut Device,
     pub(crate) ops: ContextOps,
     pub(crate) cmd_fd: c_int,
     pub(crate) async_fd: c_int,
+    pub(crate) num_comp_vectors: c_int,
+    pub(crate) mutex: libc::pthread_mutex_t,
+    /// [`EXTENDED`] in a context that is inside an [`ExtendedContext`].
+    pub(crate) abi_compat: *mut c_void,
+}
+
+/// The value of `abi_compat` that marks an extended context.
+pub(crate) const EXTENDED: usize = usize::MAX;
+
+/// The end of `verbs_context`, from the functions for device memory on. This structure grows at its
+/// start. A function that a provider lacks is null.
+#[repr(C)]
+pub(crate) struct ExtendedContext {
+    pub(crate) reg_dm_mr: Option<
+        unsafe extern "C" fn(
+            *mut ProtectionDomain,
+            *mut DeviceMemory,
+            u64,
+            usize,
+            c_uint,
+        ) -> *mut MemoryRegion,
+    >,
+    pub(crate) alloc_dm:
+        Option<unsafe extern "C" fn(*mut Context, *mut DeviceMemoryAttr) -> *mut DeviceMemory>,
+    pub(crate) free_dm: Option<unsafe extern "C" fn(*mut DeviceMemory) -> c_int>,
+    pub(crate) behind_free_dm: [NotUsed; 28],
+    pub(crate) abi_placeholder: u64,
+    /// The bytes of the whole `verbs_context` of the library.
+    pub(crate) sz: usize,
+    pub(crate) context: Context,
+}
+
+/// The used part of `ibv_dm`; the library allocates it.
+#[repr(C)]
+pub(crate) struct DeviceMemory {
+    pub(crate) context: *mut Context,
+    pub(crate) memcpy_to_dm:
+        unsafe extern "C" fn(*mut DeviceMemory, u64, *const c_void, usize) -> c_int,
+}
+
+/// `ibv_alloc_dm_attr`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DeviceMemoryAttr {
+    pub(crate) length: usize,
+    pub(crate) log_align_req: u32,
+    pub(crate) comp_mask: u32,
 }
 
 /// The used part of `ibv_cq`; the library allocates it.
@@ -374,6 +421,7 @@ pub(crate) mod access {
     pub(crate) const REMOTE_WRITE: c_uint = 2;
     pub(crate) const REMOTE_READ: c_uint = 4;
     pub(crate) const REMOTE_ATOMIC: c_uint = 8;
+    pub(crate) const ZERO_BASED: c_uint = 32;
 }
 
 /// `ibv_wr_opcode`.

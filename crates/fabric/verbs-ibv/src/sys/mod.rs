@@ -7,9 +7,11 @@
 //! ```text
 //!   Pair ──► Completions (send)  ──► Device ──► Library
 //!    └─────► Receives ──► Completions (receive) ─┤
-//!   Registered (memory region) ──► Region, ──────┘
+//!   Registered (memory region) ──► Region, ──────┤
+//!   Chip (on-chip memory) ────────────────────────┘
 //! ```
 
+mod chip;
 mod completions;
 mod device;
 mod events;
@@ -22,6 +24,7 @@ mod receives;
 mod registered;
 mod watcher;
 
+pub(crate) use chip::Chip;
 pub(crate) use completions::Completions;
 pub(crate) use device::Device;
 pub(crate) use health::Troubles;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use latchwork_verbs::contract::{
     COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
-    run_on_threads,
+    memory_extent, run_on_threads,
 };
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
+use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, SetupError, Target};
 use latchwork_verbs_ibv::{IbvConfig, IbvFabric};
 
 use crate::devices;
@@ -18,14 +18,23 @@ use crate::devices;
 struct Threads {
     fabric: IbvFabric,
     regions: Vec<Arc<Region>>,
+    has_chip: bool,
 }
 
 impl Threads {
     fn new() -> Option<Self> {
         let config = IbvConfig { inbox_capacity: INBOX_CAPACITY, ..devices::patient() };
         let fabric = devices::open(config)?;
-        for _ in 0..MEMORY_NODES {
-            fabric.add_memory_node(MEMORY_BYTES).unwrap();
+        let mut has_chip = true;
+        for id in 0..MEMORY_NODES {
+            match fabric.add_memory_node(memory_extent(id)) {
+                // Soft-RoCE has no on-chip memory.
+                Err(SetupError::NoChip { .. }) => {
+                    has_chip = false;
+                    fabric.add_memory_node(MEMORY_BYTES).unwrap();
+                }
+                added => _ = added.unwrap(),
+            }
         }
         let mut regions = Vec::new();
         for node in (1..=COMPUTE_NODES).filter_map(ComputeNodeId::new) {
@@ -34,7 +43,7 @@ impl Threads {
             fabric.register(node, Arc::clone(&region)).unwrap();
             regions.push(region);
         }
-        Some(Threads { fabric, regions })
+        Some(Threads { fabric, regions, has_chip })
     }
 }
 
@@ -59,6 +68,10 @@ impl Harness for Threads {
 
     fn region(&self, node: ComputeNodeId) -> Arc<Region> {
         Arc::clone(&self.regions[node.index()])
+    }
+
+    fn has_chip(&self) -> bool {
+        self.has_chip
     }
 
     fn rounds(&self) -> u64 {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region};
 use rustix::fs::OFlags;
 
 use super::clean::{
@@ -26,6 +26,7 @@ use super::room::{page_bytes, reserve};
 use crate::ShmError;
 use crate::config::{HugePages, Place};
 use crate::name::ShmNodeName;
+use crate::node::Mapped;
 
 /// The number of names that a process tries before it reports the directory as unusable.
 const NAMES_MAX: usize = 100;
@@ -196,16 +197,16 @@ impl Directory {
     }
 
     /// The contact of a memory node of this process.
-    pub(crate) fn memory_contact(&self, id: MemoryNodeId, bytes: u64) -> Contact {
+    pub(crate) fn memory_contact(&self, id: MemoryNodeId, extent: Extent) -> Contact {
         let directory = self.large.as_ref().map_or(&self.path, |(path, _)| path);
         let path = directory.join(memory_name(self.incarnation, id));
-        Contact { incarnation: self.incarnation, bytes, path }
+        Contact { incarnation: self.incarnation, extent, path }
     }
 
     /// The contact of a compute node of this process.
     pub(crate) fn compute_contact(&self, id: ComputeNodeId) -> Contact {
         let path = self.path.join(page_name(self.incarnation, id));
-        Contact { incarnation: self.incarnation, bytes: Page::BYTES as u64, path }
+        Contact { incarnation: self.incarnation, extent: Extent::of(Page::BYTES as u64), path }
     }
 
     /// Whether this process has made the file at `path`, or has opened the file as a ring.
@@ -247,7 +248,9 @@ impl Directory {
         }
         let file = open_checked(&contact.path, true)?.ok_or_else(ended)?;
         let layout = || ShmError::Layout { path: contact.path.clone() };
-        let bytes = usize::try_from(contact.bytes).map_err(|_| layout())?;
+        let Extent { bytes, chip_bytes } = contact.extent;
+        let bytes = bytes.checked_add(chip_bytes).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = bytes.ok_or_else(layout)?;
         Region::map(&file, bytes, self.advise && large).map_err(|error| match error {
             latchwork_verbs::RegionError::OutOfMemory { .. } => error.into(),
             _ => layout(),
@@ -258,8 +261,9 @@ impl Directory {
         &self,
         id: MemoryNodeId,
         contact: &Contact,
-    ) -> Result<Arc<Region>, ShmError> {
-        self.map(contact, &memory_name(contact.incarnation, id), true)
+    ) -> Result<Mapped, ShmError> {
+        let region = self.map(contact, &memory_name(contact.incarnation, id), true)?;
+        Ok(Mapped { region, chip_bytes: contact.extent.chip_bytes })
     }
 
     pub(crate) fn map_page(

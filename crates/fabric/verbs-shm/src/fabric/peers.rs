@@ -58,8 +58,10 @@ impl ShmFabric {
             (self.directory()?, || ShmError::Unknown { node: node.to_string() });
         let contact = match node {
             ShmNodeName::Memory(id) => {
-                let memory = self.memory(id).ok_or_else(unknown)?;
-                let contact = directory.memory_contact(id, memory.len() as u64);
+                let Some(Memory::There(memory)) = self.shared.memory(id) else {
+                    return Err(unknown());
+                };
+                let contact = directory.memory_contact(id, memory.extent());
                 if !directory.has_made(&contact.path) {
                     return Err(unknown());
                 }
@@ -101,8 +103,8 @@ impl ShmFabric {
         if let Some(Memory::There(_)) = memory.get(&id.0) {
             return Err(ShmError::Known { node: ShmNodeName::Memory(id).to_string() });
         }
-        let region = directory.map_memory(id, contact)?;
-        let replaced = memory.insert(id.0, Memory::There(region)).is_some();
+        let mapped = directory.map_memory(id, contact)?;
+        let replaced = memory.insert(id.0, Memory::There(mapped)).is_some();
         drop(memory);
         if replaced {
             self.shared.count_change();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use latchwork_verbs::contract::{
-    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_NODES, REGION_BYTES, Script, memory_extent,
     run_on_threads,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
@@ -78,8 +78,8 @@ impl Threads {
     }
 
     fn add_memory_nodes(&self, of: usize) {
-        for _ in 0..MEMORY_NODES {
-            self.fabrics[of].add_memory_node(MEMORY_BYTES).unwrap();
+        for id in 0..MEMORY_NODES {
+            self.fabrics[of].add_memory_node(memory_extent(id)).unwrap();
         }
     }
 
@@ -141,7 +141,7 @@ fn child() {
     assert_eq!(role[0], "memory");
     let fabric = ShmFabric::in_directory(role[1].as_str(), CONFIG).unwrap();
     for id in 0..MEMORY_NODES {
-        fabric.serve_memory_as(MemoryNodeId(id), MEMORY_BYTES).unwrap();
+        fabric.serve_memory_as(MemoryNodeId(id), memory_extent(id)).unwrap();
         say(&fabric.contact(memory(id)).unwrap());
     }
     while hear().is_some() {}

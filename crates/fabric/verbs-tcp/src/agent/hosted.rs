@@ -5,7 +5,7 @@ use std::sync::Arc;
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::RwLock;
 use latchwork_strict::{strict_assert, strict_assert_ne};
-use latchwork_verbs::{Region, RegionKey};
+use latchwork_verbs::{Extent, Region, RegionKey};
 use latchwork_verbs_shm as shm;
 
 use super::counters::Counters;
@@ -27,7 +27,17 @@ pub(crate) struct Hosted {
     pub(crate) limits: AgentLimits,
     pub(crate) seats: Seats,
     pub(crate) counters: Arc<Counters>,
+    /// The lengths of the two ranges that the region of a memory node has.
+    memory: Option<Extent>,
     regions: RwLock<Vec<Arc<Region>>>,
+}
+
+/// What a node has when it is made.
+pub(crate) enum Content {
+    /// The region of a memory node, which has both ranges, and their lengths.
+    Memory(Arc<Region>, Extent),
+    /// The inbox of a compute node.
+    Compute(shm::ShmInbox),
 }
 
 impl Hosted {
@@ -35,18 +45,33 @@ impl Hosted {
     pub(crate) fn new(
         node: TcpNode,
         incarnation: u64,
-        (inbox, regions): (Option<shm::ShmInbox>, Vec<Arc<Region>>),
+        content: Content,
         (security, limits): (Security, AgentLimits),
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Self {
+        let (inbox, memory, regions) = match content {
+            Content::Memory(region, extent) => (None, Some(extent), vec![region]),
+            Content::Compute(inbox) => (Some(inbox), None, Vec::new()),
+        };
         strict_assert_ne!(incarnation, 0, "in a greeting 0 means any incarnation");
         strict_assert!(
             inbox.is_some() == matches!(node, TcpNode::Compute(_)),
             "messages are for compute nodes only"
         );
         let (seats, regions) = (Seats::new(limits.connections), RwLock::new(regions));
-        Hosted { node, incarnation, inbox, clock, security, limits, seats, counters, regions }
+        Hosted {
+            node,
+            incarnation,
+            inbox,
+            clock,
+            security,
+            limits,
+            seats,
+            counters,
+            memory,
+            regions,
+        }
     }
 
     /// Adds a region. Returns its key, or `None` when no key is left.
@@ -62,9 +87,20 @@ impl Hosted {
         self.regions.read().get(usize::from(key)).cloned()
     }
 
-    /// The lengths of all regions, in bytes.
+    /// The lengths of all regions, in bytes. A memory node with on-chip memory gives the lengths of
+    /// its two ranges instead.
     pub(crate) fn lengths(&self) -> Vec<u64> {
-        self.regions.read().iter().map(|region| region.len() as u64).collect()
+        match self.memory {
+            Some(Extent { bytes, chip_bytes: 0 }) => vec![bytes],
+            Some(Extent { bytes, chip_bytes }) => vec![bytes, chip_bytes],
+            None => self.regions.read().iter().map(|region| region.len() as u64).collect(),
+        }
+    }
+
+    /// The lengths of a region.
+    pub(crate) fn extent(&self, key: u16) -> Option<Extent> {
+        let region = self.region(key)?;
+        Some(self.memory.unwrap_or(Extent::from(region.len())))
     }
 
     /// The current time on the clock of batch leases, in nanoseconds.

@@ -17,6 +17,6 @@ mod threads;
 
 pub(crate) use counters::Counters;
 pub use counters::Refused;
-pub(crate) use hosted::Hosted;
+pub(crate) use hosted::{Content, Hosted};
 pub(crate) use listener::{listen, prepare};
 pub(crate) use threads::{Threads, Turns};

@@ -142,19 +142,19 @@ impl latchwork_verbs::Endpoint for TcpEndpoint {
         };
         let lane = self.lane(target).ok_or(VerbError::UnknownTarget { target })?;
         let lane = &mut self.lanes[lane];
-        let mut remote_len = lane.length(region);
-        if remote_len.is_none() && requests.iter().any(|request| request.remote().is_some()) {
+        let mut extent = lane.extent(region);
+        if extent.is_none() && requests.iter().any(|request| request.remote().is_some()) {
             let peer = Arc::clone(&lane.peer);
             // If the node cannot be reached, its region stays unknown and the check below refuses
             // the batch.
             if self.inner.ask(&peer, self.locals.own.node).is_ok() {
-                remote_len = peer.length(region);
+                extent = peer.extent(region);
             }
         }
-        check_batch(target, requests, remote_len, |key| self.locals.learn(key))?;
+        check_batch(target, requests, extent, |key| self.locals.learn(key))?;
         // If another thread has removed the node in the meantime, this batch ends like the batches
         // that were posted before the removal.
-        lane.push(region, token, requests);
+        lane.push(region, extent.unwrap_or_default(), token, requests);
         self.in_flight += 1;
         strict_assert!(self.in_flight > 0);
         Ok(())

@@ -1,7 +1,7 @@
 //! Batches in flight on one send queue: their expected replies and their outcomes.
 
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{AtomicOutcome, BATCH_MAX, LocalBuffer, WorkRequest};
+use latchwork_verbs::{AtomicOutcome, BATCH_MAX, Extent, LocalBuffer, WorkRequest};
 
 /// A batch from its first frame to its completion.
 pub(crate) struct Flight {
@@ -97,8 +97,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// Appends checked requests. In the queue they address the region of the node, which has both
+    /// ranges of a memory node.
     #[inline]
-    pub(crate) fn push(&mut self, requests: &[WorkRequest]) {
+    pub(crate) fn push(&mut self, extent: Extent, requests: &[WorkRequest]) {
         strict_assert!(!requests.is_empty(), "an empty batch is posted");
         if self.first == self.all.len() {
             self.clear();
@@ -108,7 +110,9 @@ impl Requests {
             self.all.drain(..self.first);
             self.first = 0;
         }
+        let behind = self.all.len();
         self.all.extend_from_slice(requests);
+        self.all[behind..].iter_mut().for_each(|request| request.place(extent));
         strict_assert!(self.first < self.all.len(), "what was posted is not there");
     }
 
@@ -167,7 +171,7 @@ mod tests {
             for len in 0..round % 7 {
                 let batch: Vec<_> = (0..=len % 4).map(|i| word(next + i)).collect();
                 next += batch.len() as u64;
-                requests.push(&batch);
+                requests.push(Extent::of(1 << 20), &batch);
             }
             while next - seen > 40 {
                 let count = 1 + seen % 4;
@@ -186,7 +190,7 @@ mod tests {
     #[should_panic(expected = "more requests are read than wait")]
     fn a_batch_that_is_sent_twice_is_found() {
         let mut requests = Requests::default();
-        requests.push(&[WorkRequest::FetchAdd { remote: 0, add: 1 }]);
+        requests.push(Extent::of(8), &[WorkRequest::FetchAdd { remote: 0, add: 1 }]);
         requests.pop(1);
         let _ = requests.front(1);
     }

@@ -270,7 +270,8 @@ impl ClientGreeting {
 }
 
 /// The last message of the agent before the first frame. Without a refusal, the lengths of
-/// `regions` regions follow, eight bytes each.
+/// `regions` regions follow, eight bytes each. A memory node with on-chip memory has one region,
+/// and gives the lengths of the two ranges in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// The reason of a refusal.

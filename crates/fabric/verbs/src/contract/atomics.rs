@@ -1,10 +1,11 @@
 //! The promises on atomics, tested with many endpoints on one word.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{COMPUTE_NODES, Harness, MEMORY, Script, local, node};
-use crate::address::MemoryNodeId;
+use crate::address::{CHIP_BASE, MemoryNodeId};
 use crate::request::WorkRequest;
 
 /// Scripts per compute node.
@@ -87,4 +88,44 @@ pub fn cas_excludes_and_what_it_protects_is_consistent(harness: &impl Harness) {
     harness.run(scripts);
     let memory = harness.memory(MemoryNodeId(0));
     assert_eq!((memory.words().u64(LOCK as usize), memory.words().u64(DATA)), (0, count));
+}
+
+/// A lock that is taken by compare-and-swap and freed by a WRITE, in both ranges of a memory node.
+/// No unlock is lost, although compare-and-swaps of others fail at the same time.
+pub fn an_unlock_by_write_is_never_lost(harness: &impl Harness) {
+    take_and_free(harness, 64);
+    if harness.has_chip() {
+        take_and_free(harness, CHIP_BASE + 64);
+    }
+}
+
+fn take_and_free(harness: &impl Harness, remote: u64) {
+    let rounds = harness.rounds();
+    let held = Arc::new(AtomicBool::new(false));
+    let mut scripts = Vec::new();
+    for id in 1..=COMPUTE_NODES {
+        for w in 0..WORKERS as u64 {
+            let held = Arc::clone(&held);
+            scripts.push(Script::new(node(id), move |worker| async move {
+                let own = u64::from(id) << 8 | w;
+                let lock = WorkRequest::CompareSwap { remote, expected: 0, desired: own };
+                let unlock = WorkRequest::WriteWord { remote, value: 0 };
+                for _ in 0..rounds {
+                    loop {
+                        let found = worker.call(MEMORY, &[lock]).await[0];
+                        if found == 0 {
+                            break;
+                        }
+                        assert_ne!(found, own, "the unlock at {remote:#x} is lost");
+                        worker.pause().await;
+                    }
+                    assert!(!held.swap(true, Ordering::Relaxed), "two hold the lock");
+                    worker.pause().await;
+                    held.store(false, Ordering::Relaxed);
+                    worker.call(MEMORY, &[unlock]).await;
+                }
+            }));
+        }
+    }
+    harness.run(scripts);
 }

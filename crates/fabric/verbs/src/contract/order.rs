@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Harness, MEMORY, MEMORY_BYTES, Script, compute, local, node};
-use crate::address::{MemoryNodeId, Target};
+use crate::address::{CHIP_BASE, MemoryNodeId, Target};
 use crate::region::Region;
 use crate::request::WorkRequest;
 
@@ -45,13 +45,25 @@ fn writer(
 
 /// WRITE, then WRITE: a reader that sees the second WRITE sees the first WRITE.
 pub fn write_comes_before_write(harness: &impl Harness) {
-    let announce = |_: &_, value| WorkRequest::WriteWord { remote: ANNOUNCE as u64, value };
+    write_comes_before_word(harness, ANNOUNCE as u64);
+}
+
+/// Like [`write_comes_before_write`]: a reader that sees a word on chip sees the WRITE to the other
+/// memory that came before it.
+pub fn write_comes_before_write_on_chip(harness: &impl Harness) {
+    if harness.has_chip() {
+        write_comes_before_word(harness, CHIP_BASE + ANNOUNCE as u64);
+    }
+}
+
+fn write_comes_before_word(harness: &impl Harness, remote: u64) {
+    let announce = move |_: &_, value| WorkRequest::WriteWord { remote, value };
     let (region, rounds) = (harness.region(node(2)), harness.rounds());
     let reader = Script::new(node(2), move |worker| async move {
         let mut seen = 0;
         while seen < rounds {
             // A compare-and-swap that never swaps reads the word before the READ begins.
-            let (remote, expected) = (ANNOUNCE as u64, u64::MAX);
+            let expected = u64::MAX;
             let look = WorkRequest::CompareSwap { remote, expected, desired: expected };
             let read = WorkRequest::Read { remote: PAYLOAD as u64, local: local(PAYLOAD, LEN) };
             seen = worker.call(MEMORY, &[look, read]).await[0];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use latchwork_runtime::{ExecutorConfig, Handle, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::contract::{
-    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES, Script,
+    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_NODES, REGION_BYTES, Script, memory_extent,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig, SimFabric};
@@ -28,8 +28,8 @@ impl World {
         let kernel = Kernel::new(seed);
         let config = SimConfig { inbox_capacity: INBOX_CAPACITY, ..config };
         let fabric = SimFabric::new(&kernel, config);
-        for _ in 0..MEMORY_NODES {
-            fabric.add_memory_node(MEMORY_BYTES).unwrap();
+        for id in 0..MEMORY_NODES {
+            fabric.add_memory_node(memory_extent(id)).unwrap();
         }
         let mut regions = Vec::new();
         for node in (1..=COMPUTE_NODES).filter_map(ComputeNodeId::new) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latchwork_runtime::{Clock, Time};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Completion, Message, WorkRequest};
+use latchwork_verbs::{Completion, Extent, Message, WorkRequest};
 use rustix::event::PollFd;
 use slab::Slab;
 
@@ -48,7 +48,7 @@ pub(crate) type Attempt = Receiver<Result<Connected, TcpError>>;
 pub(crate) struct Lane {
     pub(crate) peer: Arc<Peer>,
     session: [u8; 16],
-    lengths: Vec<Option<u64>>,
+    extents: Vec<Option<Extent>>,
     state: State,
     times: Times,
     queue: VecDeque<Posted>,
@@ -109,7 +109,7 @@ impl Lane {
         Lane {
             peer,
             session,
-            lengths: Vec::new(),
+            extents: Vec::new(),
             state: State::Idle,
             times,
             queue: VecDeque::new(),
@@ -128,29 +128,36 @@ impl Lane {
         }
     }
 
-    pub(crate) fn push(&mut self, region: u16, token: u64, requests: &[WorkRequest]) {
+    /// Accepts a checked batch for a region with these lengths.
+    pub(crate) fn push(
+        &mut self,
+        region: u16,
+        extent: Extent,
+        token: u64,
+        requests: &[WorkRequest],
+    ) {
         strict_assert!(!requests.is_empty(), "an empty batch is posted");
         self.queue.push_back(Posted { token, region, len: requests.len(), begun: None });
-        self.requests.push(requests);
+        self.requests.push(extent, requests);
         strict_assert!(
             self.queue.iter().all(|posted| posted.len > 0),
             "a batch of which nothing is left waits"
         );
     }
 
-    /// The length of a region of the node in bytes, if the process knows the length. A known length
-    /// is cached, so that later calls take no lock.
-    pub(crate) fn length(&mut self, region: u16) -> Option<u64> {
+    /// The lengths of a region of the node, if the process knows them. Known lengths are cached, so
+    /// that later calls take no lock.
+    pub(crate) fn extent(&mut self, region: u16) -> Option<Extent> {
         let at = usize::from(region);
-        if let Some(Some(length)) = self.lengths.get(at) {
-            return Some(*length);
+        if let Some(Some(extent)) = self.extents.get(at) {
+            return Some(*extent);
         }
-        let length = self.peer.length(region)?;
-        if self.lengths.len() <= at {
-            self.lengths.resize(at + 1, None);
+        let extent = self.peer.extent(region)?;
+        if self.extents.len() <= at {
+            self.extents.resize(at + 1, None);
         }
-        self.lengths[at] = Some(length);
-        Some(length)
+        self.extents[at] = Some(extent);
+        Some(extent)
     }
 
     /// Whether a batch waits to be sent for the first time.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchwork_runtime::{Clock, Notifier, Time};
 use latchwork_verbs::contract::parking::{Parking, Served};
 use latchwork_verbs::contract::{
-    COMPUTE_NODES, INBOX_CAPACITY, MEMORY_BYTES, MEMORY_NODES, REGION_BYTES,
+    COMPUTE_NODES, INBOX_CAPACITY, MEMORY_NODES, REGION_BYTES, memory_extent,
 };
 use latchwork_verbs::{
     AtomicOutcome, Completion, ComputeNodeId, Endpoint as _, MemoryNodeId, Region, Target,
@@ -110,12 +110,11 @@ impl Cluster {
         let mut cluster = Cluster { fabrics, memory: Vec::new(), regions: Vec::new() };
         let mut addrs = Vec::new();
         for id in 0..MEMORY_NODES {
-            let region = Region::zeroed(MEMORY_BYTES).unwrap();
             let fabric = &cluster.fabrics[usize::from(id)];
-            let id = MemoryNodeId(id);
-            let addr = fabric.serve_memory(id, Arc::clone(&region), loopback()).unwrap();
+            let (extent, id) = (memory_extent(id), MemoryNodeId(id));
+            let addr = fabric.serve_memory_of(id, extent, loopback()).unwrap();
             addrs.push((TcpNode::Memory(id), addr));
-            cluster.memory.push(region);
+            cluster.memory.push(fabric.memory(id).unwrap());
         }
         for id in (1..=COMPUTE_NODES).map(node) {
             let region = Region::zeroed(REGION_BYTES).unwrap();
