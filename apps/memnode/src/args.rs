@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use latchwork_harness::parse::{mebibytes_exact, seconds_or_none};
+use latchwork_harness::parse::{chip_memory, mebibytes_exact, seconds_or_none};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
@@ -20,6 +20,9 @@ pub(crate) struct Cli {
     /// Memory of this node in MiB, or a size such as 4G.
     #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = mebibytes_exact)]
     pub(crate) memory_mb: u64,
+    /// On-chip memory of this node's NIC, as far as the fabric has such memory. [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = chip_memory, hide = true, help_heading = "Settings: Memory")]
+    chip_memory: Option<u64>,
     /// Touch all memory at the start, so that the measured time has no page faults of the operating
     /// system.
     #[arg(long, hide = true, help_heading = "Settings: Memory")]
@@ -41,6 +44,11 @@ impl Cli {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_mb
+    }
+
+    /// Bytes of on-chip memory.
+    pub(crate) fn chip_bytes(&self) -> u64 {
+        self.chip_memory.unwrap_or(0)
     }
 
     /// How long to wait for the compute nodes to leave.

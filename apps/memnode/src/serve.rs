@@ -37,7 +37,8 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         return Err(AppError::Usage(text));
     }
     check_memory_nodes(1, bytes, join.fabric() == FabricKind::Shm.name() || cli.prefault)?;
-    let (membership, transport) = join.join(Role::Memory { bytes })?;
+    let (membership, transport) =
+        join.join(Role::Memory { bytes, chip_bytes: cli.chip_bytes() })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
     say(&format!(

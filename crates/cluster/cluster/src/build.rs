@@ -13,7 +13,7 @@ use latchwork_homes::{Holders, HomePlace};
 use latchwork_memnode::{Catalogue, Epochs, Geometry, LineAllocator, Pool, PoolError};
 use latchwork_runtime::{ExecutorConfig, Handle};
 use latchwork_strict::{strict_assert_eq, strict_check};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
 use crate::protocol::{agent, new_agent, new_node};
@@ -79,7 +79,8 @@ impl Blueprint {
         let geometry = config.check()?;
         let memory: Vec<_> = (0..config.memory_nodes)
             .map(|_| {
-                Ok((fabric.add_memory_node(config.memory_bytes as usize)?, config.memory_bytes))
+                let (bytes, chip_bytes) = (config.memory_bytes, config.chip_bytes);
+                Ok((fabric.add_memory_node(Extent { bytes, chip_bytes })?, bytes))
             })
             .collect::<Result<_, SetupError>>()?;
         let compute = (1..=config.compute_nodes)

@@ -35,6 +35,10 @@ pub struct ClusterConfig {
     pub sweep_tasks: usize,
     /// The size of each memory node in bytes.
     pub memory_bytes: u64,
+    /// The size of the on-chip memory of each memory node's NIC in bytes, a multiple of 8. By
+    /// default there is none. In a cluster of processes each memory node has a size of its own, and
+    /// [`Port::extent`](latchwork_fabric::Port::extent) gives it.
+    pub chip_bytes: u64,
     /// The size of each compute node's cache in bytes, with all its metadata.
     pub cache_bytes: usize,
     /// The number of lines in each compute node's cache. If it is set, `cache_bytes` is ignored.
@@ -77,6 +81,7 @@ impl Default for ClusterConfig {
             inflight: 8,
             sweep_tasks: 2,
             memory_bytes: 1 << 30,
+            chip_bytes: 0,
             cache_bytes: 256 << 20,
             cache_frames: None,
             prefault: false,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_membership::{Membership, NodeName, Role};
+use latchwork_verbs::Extent;
 
 use crate::JoinError;
 use crate::joined::{Introductions, Mortal, lost_memory};
@@ -86,10 +87,10 @@ fn serve(
     prefault: bool,
 ) -> Result<(String, Arc<Introductions>, MemoryAgent), JoinError> {
     let me = membership.me();
-    let (NodeName::Memory(id), Role::Memory { bytes }) = (me.node, &me.role) else {
+    let (NodeName::Memory(id), Role::Memory { bytes, chip_bytes }) = (me.node, &me.role) else {
         return Err(JoinError::NotMemory { node: me.node });
     };
-    let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+    let extent = Extent { bytes: *bytes, chip_bytes: *chip_bytes };
     let link = transport.open(membership)?;
     let view = membership.view();
     // A memory node with the old id would need the old content. A restarted memory node has another
@@ -97,7 +98,7 @@ fn serve(
     if let Some(error) = lost_memory(&view).or_else(|| link.stranger(&view)) {
         return Err(error);
     }
-    link.add_memory(id, bytes)?;
+    link.add_memory(id, extent)?;
     if prefault {
         link.threaded().prefault();
     }

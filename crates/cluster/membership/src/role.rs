@@ -14,6 +14,9 @@ pub enum Role {
     Memory {
         /// The size of the memory in bytes.
         bytes: u64,
+        /// The size of the on-chip memory of its NIC in bytes.
+        #[serde(default)]
+        chip_bytes: u64,
     },
     /// A compute node: it caches lines and runs code.
     Compute,

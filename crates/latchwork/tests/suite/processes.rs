@@ -30,7 +30,8 @@ fn on_all<T: Send>(program: impl Fn(Cluster) -> T + Sync) -> Vec<T> {
     let transport = Transport::Shm { directory: place, huge_pages: HugePages::Never };
     let (config, store) = (config(NODES, 2, 1), Arc::default());
     let bytes = config.memory_bytes;
-    let memory = MemoryHost::start(&transport, join(&store, Role::Memory { bytes }), false);
+    let memory =
+        MemoryHost::start(&transport, join(&store, Role::Memory { bytes, chip_bytes: 0 }), false);
     let memory = memory.expect("memory");
     let node = || {
         let membership = join(&store, Role::Compute);

@@ -87,7 +87,7 @@ mod tests {
         let member = |(name, state): &(&str, MemberState)| {
             let node: NodeName = name.parse().expect("a name");
             let role = match node {
-                NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
+                NodeName::Memory(_) => Role::Memory { bytes: 1 << 20, chip_bytes: 0 },
                 NodeName::Compute(_) => Role::Compute,
             };
             let contact = BTreeMap::new();

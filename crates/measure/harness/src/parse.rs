@@ -151,6 +151,16 @@ pub fn bytes(
     }
 }
 
+/// A size of on-chip memory in bytes.
+///
+/// # Errors
+/// The valid values.
+pub fn chip_memory(text: &str) -> Result<u64, String> {
+    let size = latchwork_units::size(text, SizeUnit::B);
+    size.filter(|bytes| bytes.is_multiple_of(8) && *bytes <= 1 << 30)
+        .ok_or_else(|| "use a multiple of 8 bytes up to 1GiB, or a size such as 256K".to_owned())
+}
+
 /// A size above 0. The result is in mebibytes, and a plain number is in mebibytes.
 ///
 /// # Errors

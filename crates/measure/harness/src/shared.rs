@@ -75,10 +75,15 @@ impl Shared {
         // The memory nodes have published their sizes. The smallest size counts.
         let view = membership.view();
         let bytes = view.memory().filter_map(|member| match member.role {
-            Role::Memory { bytes } => Some(bytes),
+            Role::Memory { bytes, .. } => Some(bytes),
             Role::Compute => None,
         });
         config.memory_bytes = bytes.min().unwrap_or(config.memory_bytes);
+        let chip_bytes = view.memory().filter_map(|member| match member.role {
+            Role::Memory { chip_bytes, .. } => Some(chip_bytes),
+            Role::Compute => None,
+        });
+        config.chip_bytes = chip_bytes.min().unwrap_or(0);
         let told = config.clone();
         let waits = Waits::of(membership.me().node, join.wait());
         let goes_on = |waiting: &_| waits.tell(waiting);

@@ -92,7 +92,7 @@ impl Memory {
         let mut memory = Memory { hosts: Vec::new(), directory, fabric };
         let join = memory.join();
         for _ in 0..nodes {
-            let joined = join.join(Role::Memory { bytes });
+            let joined = join.join(Role::Memory { bytes, chip_bytes: 0 });
             let (membership, transport) = joined.expect("the memory node joins");
             let host = MemoryHost::start(&transport, membership, false);
             memory.hosts.push(host.expect("the memory node starts"));

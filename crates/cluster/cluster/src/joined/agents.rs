@@ -117,7 +117,7 @@ mod tests {
         let member = |(epoch, &(name, key, value)): (usize, &(&str, &str, &str))| {
             let node: NodeName = name.parse().expect("a name");
             let role = match node {
-                NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
+                NodeName::Memory(_) => Role::Memory { bytes: 1 << 20, chip_bytes: 0 },
                 NodeName::Compute(_) => Role::Compute,
             };
             let contact = [(key.to_owned(), value.to_owned())].into();

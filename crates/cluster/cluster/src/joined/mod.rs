@@ -356,7 +356,7 @@ impl PoolFacts {
 /// The first `count` memory nodes of a view, with their sizes in bytes.
 fn memory_of(view: &View, count: usize) -> Vec<(NodeIncarnation, u64)> {
     let memory = view.memory().filter_map(|member| match member.role {
-        Role::Memory { bytes } => Some((member.party(), bytes)),
+        Role::Memory { bytes, .. } => Some((member.party(), bytes)),
         Role::Compute => None,
     });
     memory.take(count).collect()

@@ -90,7 +90,7 @@ mod tests {
     fn member(name: &str, state: MemberState, says: &[(&str, &str)]) -> ViewMember {
         let node: NodeName = name.parse().expect("a name");
         let role = match node {
-            NodeName::Memory(_) => Role::Memory { bytes: 1 << 20 },
+            NodeName::Memory(_) => Role::Memory { bytes: 1 << 20, chip_bytes: 0 },
             NodeName::Compute(_) => Role::Compute,
         };
         let contact = says.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use latchwork_fabric::Threaded;
 use latchwork_membership::{Membership, NodeName, View};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm as shm;
 use latchwork_verbs_tcp as tcp;
@@ -215,15 +215,14 @@ impl Link {
         }
     }
 
-    /// Adds this process's memory node, with `bytes` zero bytes.
-    pub(crate) fn add_memory(&self, id: MemoryNodeId, bytes: usize) -> Result<(), JoinError> {
+    /// Adds this process's memory node, with zero bytes of these lengths.
+    pub(crate) fn add_memory(&self, id: MemoryNodeId, extent: Extent) -> Result<(), JoinError> {
         match self {
-            Link::Shm { fabric, .. } => Ok(fabric.serve_memory_as(id, bytes)?),
+            Link::Shm { fabric, .. } => Ok(fabric.serve_memory_as(id, extent)?),
             Link::Tcp { fabric, listen, .. } => {
-                let region = Region::zeroed(bytes).map_err(SetupError::from)?;
-                Ok(fabric.serve_memory(id, region, *listen).map(drop)?)
+                Ok(fabric.serve_memory_of(id, extent, *listen).map(drop)?)
             }
-            Link::Ibverbs { fabric } => Ok(fabric.serve_memory_as(id, bytes)?),
+            Link::Ibverbs { fabric } => Ok(fabric.serve_memory_as(id, extent)?),
         }
     }
 

@@ -16,7 +16,7 @@ use latchwork_membership::{
 };
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{CHIP_BASE, GlobalAddr, MemoryNodeId};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Secret, Security, TcpConfig};
@@ -109,8 +109,9 @@ impl Common {
 
     fn memory(&self, config: &ClusterConfig) -> Vec<MemoryHost> {
         let host = |_| {
-            let bytes = config.memory_bytes;
-            let membership = self.membership(Role::Memory { bytes }).expect("a free id");
+            let (bytes, chip_bytes) = (config.memory_bytes, config.chip_bytes);
+            let role = Role::Memory { bytes, chip_bytes };
+            let membership = self.membership(role).expect("a free id");
             MemoryHost::start(&self.transport, membership, false).expect("memory")
         };
         (0..config.memory_nodes).map(host).collect()
@@ -546,7 +547,8 @@ fn a_group_of_another_size_is_refused_and_one_that_does_not_fill_up_gives_up() {
             Joined::start(two.clone(), &common.transport, membership, wait).map(drop)
         });
         let is_begun = |view: &latchwork_membership::View| view.compute().count() == 1;
-        let watch = common.membership(Role::Memory { bytes: 1 << 20 }).expect("a free id");
+        let watch =
+            common.membership(Role::Memory { bytes: 1 << 20, chip_bytes: 0 }).expect("a free id");
         watch.wait(LONG, is_begun).expect("one begins");
         watch.wait_for_fact("run-0.parties", LONG).expect("it forms a group");
         let three = ClusterConfig { compute_nodes: 3, ..two.clone() };
@@ -605,6 +607,24 @@ fn missing_memory_nodes_and_pools_of_other_lines_or_protocols_are_reported() {
     ));
 }
 
+#[test]
+fn a_node_that_joins_learns_how_much_on_chip_memory_a_memory_node_has() {
+    for common in Common::both() {
+        let config = ClusterConfig { chip_bytes: 4096, ..small(1, 1, 16, 1) };
+        let _memory = common.memory(&config);
+        let joined = common.compute(&config).expect("it joins");
+        let ends = joined.run(async |member| {
+            let port = member.memory.port();
+            assert_eq!(port.extent(MemoryNodeId(0)).map(|extent| extent.chip_bytes), Some(4096));
+            let last = GlobalAddr::new(MemoryNodeId(0), CHIP_BASE + 4096 - 8);
+            port.fetch_add(last, 5).await.expect("a word");
+            port.read_words(last, 1).await.expect("a word")
+        });
+        assert_eq!(ends.expect("it runs"), [[5]]);
+        joined.leave().expect("nothing is in the way");
+    }
+}
+
 /// Bug: a memory node with an impossible size, address or directory died with its id, and its
 /// directory was decided for all nodes. Later nodes reported a lost memory node, or used the
 /// unusable directory. Mechanism: the node took the id before it tried to start. Fix: a node that
@@ -613,7 +633,8 @@ fn missing_memory_nodes_and_pools_of_other_lines_or_protocols_are_reported() {
 fn a_memory_node_that_cannot_start_does_not_hinder_the_next() {
     for common in Common::both() {
         let bytes = small(1, 1, 16, 1).memory_bytes;
-        let membership = |bytes| common.membership(Role::Memory { bytes }).expect("a free id");
+        let membership =
+            |bytes| common.membership(Role::Memory { bytes, chip_bytes: 0 }).expect("a free id");
         let nowhere = match &common.transport {
             Transport::Shm { huge_pages, .. } => Transport::Shm {
                 directory: Some("/dev/null/shm".into()),

@@ -246,7 +246,7 @@ fn rounds(fabric: &str, protocol: Protocol, seed: u64) {
     let endpoint = format!("file:{}/test", directory.path().display());
     let config = config(protocol);
     let host = |_| {
-        let role = Role::Memory { bytes: config.memory_bytes };
+        let role = Role::Memory { bytes: config.memory_bytes, chip_bytes: 0 };
         let membership = join(&endpoint, Joining::new(role)).expect("a free id");
         MemoryHost::start(&transport(fabric, directory.path()), membership, false).expect("memory")
     };
@@ -338,7 +338,7 @@ fn a_memory_node_that_died_is_not_replaced() {
     let endpoint = format!("file:{}/test", directory.path().display());
     let config = config(Protocol::default());
     let transport = transport("tcp", directory.path());
-    let role = Role::Memory { bytes: config.memory_bytes };
+    let role = Role::Memory { bytes: config.memory_bytes, chip_bytes: 0 };
     let start = || {
         let membership = join(&endpoint, Joining::new(role)).expect("a free id");
         MemoryHost::start(&transport, membership, false)

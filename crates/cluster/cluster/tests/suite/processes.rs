@@ -72,7 +72,7 @@ impl Place {
 }
 
 fn host(directory: &str, name: &str) -> MemoryHost {
-    let role = Role::Memory { bytes: config().memory_bytes };
+    let role = Role::Memory { bytes: config().memory_bytes, chip_bytes: 0 };
     let membership = membership(directory, role, LONG);
     MemoryHost::start(&transport(name, directory), membership, false).expect("memory")
 }

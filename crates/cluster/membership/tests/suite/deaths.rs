@@ -109,7 +109,8 @@ fn cut_off(fault: Fault, place: Place) {
 fn the_id_of_the_dead_is_never_given_again() {
     in_each_place(|place| {
         let (way, mortal) = mortal(&place);
-        let memory = Joining { ttl: FIRM, ..Joining::new(Role::Memory { bytes: 4096 }) };
+        let memory =
+            Joining { ttl: FIRM, ..Joining::new(Role::Memory { bytes: 4096, chip_bytes: 0 }) };
         let memory = place.join(memory).unwrap();
         let other = place.join(compute()).unwrap();
         let (node, epoch) = (mortal.me().node, mortal.me().epoch);
@@ -129,7 +130,8 @@ fn the_id_of_the_dead_is_never_given_again() {
 
         let error = place.join(compute_as(1)).unwrap_err();
         assert_eq!(error, MembershipError::Dead { node, epoch });
-        let again = Joining { id: Some(0), ..Joining::new(Role::Memory { bytes: 4096 }) };
+        let again =
+            Joining { id: Some(0), ..Joining::new(Role::Memory { bytes: 4096, chip_bytes: 0 }) };
         let error = place.join(again.clone()).unwrap_err();
         assert_eq!(error, MembershipError::Dead { node: memory_node, epoch: memory_epoch });
         assert_eq!(place.join(compute()).unwrap().me().node.to_string(), "C3");

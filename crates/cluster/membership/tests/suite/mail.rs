@@ -55,7 +55,7 @@ fn letters(place: &Place) -> usize {
 fn a_control_message_is_answered_and_nothing_of_it_is_left() {
     for place in Place::all() {
         let a = Post::new(place.join(compute()).unwrap());
-        let role = Role::Memory { bytes: 1 << 20 };
+        let role = Role::Memory { bytes: 1 << 20, chip_bytes: 0 };
         let memory = latchwork_membership::Joining { role, ..compute() };
         let b = Post::new(place.join(memory).unwrap());
         assert_eq!(a.ask(&b, b"hello").unwrap(), b"olleh");

@@ -70,10 +70,10 @@ fn ids_of_compute_nodes_end_at_58_and_those_of_memory_nodes_begin_at_0() {
         let error = place.join(compute_as(id)).unwrap_err();
         assert!(matches!(error, MembershipError::Id { .. }), "{error}");
     }
-    let memory = Joining::new(Role::Memory { bytes: 1 << 30 });
+    let memory = Joining::new(Role::Memory { bytes: 1 << 30, chip_bytes: 0 });
     let first = place.join(memory.clone()).unwrap();
     assert_eq!(first.me().node.to_string(), "M0");
-    assert_eq!(first.me().role, Role::Memory { bytes: 1 << 30 });
+    assert_eq!(first.me().role, Role::Memory { bytes: 1 << 30, chip_bytes: 0 });
     let last = place.join(Joining { id: Some(u16::MAX), ..memory.clone() }).unwrap();
     assert_eq!(last.me().node.to_string(), "M65535");
     assert_eq!(place.join(memory).unwrap().me().node.to_string(), "M1");

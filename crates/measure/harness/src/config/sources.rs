@@ -14,7 +14,11 @@ pub(super) struct Program {
 
 /// All programs that read configuration files.
 pub(super) const PROGRAMS: &[Program] = &[
-    Program { name: "memnode", flags: &["drain", "memory-mb"], settings: &["prefault"] },
+    Program {
+        name: "memnode",
+        flags: &["drain", "memory-mb"],
+        settings: &["chip-memory", "prefault"],
+    },
     Program {
         name: "ycsb",
         flags: &[

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{FabricChoice, SettingFlags};
 use crate::error::{AppError, FlagError};
 use crate::numbers::many;
-use crate::parse::{MIB, line_size, mebibytes, whole, whole_mebibytes};
+use crate::parse::{MIB, chip_memory, line_size, mebibytes, whole, whole_mebibytes};
 
 /// Flags of the cluster and of the protocol.
 ///
@@ -56,6 +56,10 @@ pub struct ClusterFlags {
     /// time. [default: all, if each memory node has a chunk for every compute node; else 1]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1024usize), hide = true, help_heading = "Settings: Memory")]
     pub stripes: Option<usize>,
+    /// On-chip memory of the NIC of each memory node. Where processes join, each memory node has a
+    /// setting of its own. [default: none]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = chip_memory, hide = true, help_heading = "Settings: Memory")]
+    pub chip_memory: Option<u64>,
     /// Touch all memory at the start, so that the measured time has no page faults of the operating
     /// system.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
@@ -106,6 +110,7 @@ impl ClusterFlags {
             inflight: self.inflight,
             sweep_tasks: self.sweep_tasks,
             cache_bytes: (self.cache_mb * MIB as f64) as usize,
+            chip_bytes: self.chip_memory.unwrap_or(0),
             prefault: self.prefault,
             line_size: self.gcl_size,
             seed: self.seed,
@@ -136,15 +141,17 @@ impl ClusterFlags {
     /// Refuses flags that have no effect on this fabric.
     ///
     /// # Errors
-    /// `--memory-mb` in a cluster of processes, whose memory nodes have their own flag; settings of
-    /// the homes that the fabric cannot have.
+    /// `--memory-mb` and `--chip-memory` in a cluster of processes, whose memory nodes have their
+    /// own flags; settings of the homes that the fabric cannot have.
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
         self.settings.check_fabric(fabric)?;
-        match (fabric, self.memory_mb) {
-            (FabricChoice::Joined(_), Some(mib)) => Err(FlagError(format!(
-                "--memory-mb {mib}: memory nodes are processes of their own, with their own --memory-mb; leave it out"
+        let FabricChoice::Joined(_) = fabric else { return Ok(()) };
+        let given = [("--memory-mb", self.memory_mb), ("--chip-memory", self.chip_memory)];
+        match given.into_iter().find_map(|(flag, given)| Some((flag, given?))) {
+            Some((flag, given)) => Err(FlagError(format!(
+                "{flag} {given}: memory nodes are processes of their own, with their own {flag}; leave it out"
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -222,10 +229,14 @@ impl ClusterFlags {
             "seed": config.seed,
             "settings": SettingFlags::describe(config),
         });
-        match cluster {
+        let mut all: BTreeMap<_, _> = match cluster {
             Value::Object(map) => map.into_iter().collect(),
             _ => BTreeMap::new(),
+        };
+        if config.chip_bytes > 0 {
+            all.insert("chip_memory".to_owned(), config.chip_bytes.into());
         }
+        all
     }
 }
 
@@ -293,6 +304,7 @@ mod tests {
             ("--gcl-size 1000", "--gcl-size", "a power of two from 512 to 65536"),
             ("--cache-mb -1", "--cache-mb", "above 0"),
             ("--memory-mb 0", "--memory-mb", "from 1"),
+            ("--set chip-memory=12", "--set chip-memory=12", "a multiple of 8 bytes"),
             ("--protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("--fabric token-ring", "--fabric", "shm, sim, tcp, ibverbs"),
             ("--nic token-ring", "--nic", "connectx3"),
@@ -363,13 +375,16 @@ mod tests {
         let flags = parse("--join etcd://u:geheim@h:1/x --fabric sim").expect("flags");
         let line = flags.fabric.choice().expect_err("simulated").to_string();
         assert!(line.starts_with("--join etcd://u:...@h:1/x: "), "{line}");
-        let flags = parse("--join file:/tmp/x --memory-mb 64").expect("flags");
-        let fabric = flags.fabric.choice().expect("a choice");
-        let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
-        assert!(
-            line.starts_with("--memory-mb 64: ") && line.contains("own --memory-mb;"),
-            "{line}"
-        );
+        for (arguments, start, own) in [
+            ("--memory-mb 64", "--memory-mb 64: ", "own --memory-mb;"),
+            ("--set chip-memory=2K", "--chip-memory 2048: ", "own --chip-memory;"),
+        ] {
+            let flags = parse(&format!("--join file:/tmp/x {arguments}")).expect("flags");
+            let fabric = flags.fabric.choice().expect("a choice");
+            let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
+            assert!(line.starts_with(start) && line.contains(own), "{line}");
+        }
+        assert_eq!(config("--set chip-memory=256K").expect("a size").chip_bytes, 256 << 10);
         for (arguments, would_do) in [
             ("--home-share 50", "--fabric sim"),
             ("--join file:/tmp/x --home-share 50", "leave it out"),
