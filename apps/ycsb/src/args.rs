@@ -9,12 +9,14 @@ use latchwork_harness::parse::{positive, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles};
 use latchwork_workload::ycsb::Builtin;
 
+use crate::index::IndexFlags;
+
 /// The shared flag's own help does not mention the property.
 const THREADS_HELP: &str = "Workers (threads) of each compute node. [default: the property \
     threadcount; else cores / compute nodes, at least 1, and 8 in a simulation]";
 
-/// YCSB on a cluster in this process, of threads or simulated: compute nodes that share one
-/// cache-coherent B-link tree over disaggregated memory.
+/// YCSB on a cluster in this process, of threads or simulated: compute nodes that share one index
+/// over disaggregated memory, by default a cache-coherent B-link tree.
 ///
 /// The cluster lives as long as the program, so every command loads the table first. Every command
 /// ends with checks: that every record is there, that contents are what their writers left, that
@@ -120,6 +122,8 @@ pub(crate) struct Flags {
     /// start. [default: the property target; as fast as possible without]
     #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
     pub(crate) target: Option<f64>,
+    #[command(flatten)]
+    pub(crate) index: IndexFlags,
     #[command(flatten)]
     pub(crate) common: DriverFlags,
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::args::{Cli, Command, LoadBy};
 use crate::check::{self, Expected, Found};
-use crate::index::TableIndex;
+use crate::index::{TableIndex, TableSettings};
 use crate::load::{self, Loaded};
 use crate::run::{self, Plan, Run};
 use crate::sample_history::{History, Sample};
@@ -78,7 +78,10 @@ impl Driver for Settings {
         cluster: &RunCluster,
         outcome: &mut Outcome,
     ) -> Result<Self::Found, AppError> {
-        phases::<Tree<Worker>>(self, cluster, outcome)
+        match self.index {
+            TableSettings::Blink => phases::<Tree<Worker>>(self, cluster, outcome),
+            TableSettings::Sherman(_) => phases::<latchwork_sherman::Tree>(self, cluster, outcome),
+        }
     }
 
     fn table(

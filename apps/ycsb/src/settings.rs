@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_blink::TreeLimits;
-use latchwork_harness::driver::{Common, MemoryNeed, bytes_of_memory_node, operations_at_most};
+use latchwork_harness::driver::{
+    Common, MemoryNeed, bytes_of_memory_node, described, operations_at_most,
+};
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_index::{ErrorKind, IndexError};
 use latchwork_verbs::LINE_HEADER;
@@ -15,6 +17,7 @@ use latchwork_workload::ycsb::{Builtin, CoreWorkload};
 use serde_json::{Value, json};
 
 use crate::args::{Cli, Command, Flags, LoadBy, WarmupFlag};
+use crate::index::TableSettings;
 
 /// The measured time of a run without any limit.
 const TIME_DEFAULT: Duration = Duration::from_secs(5);
@@ -54,6 +57,8 @@ pub(crate) struct Settings {
     /// The sources of the workload's properties, for the result.
     pub(crate) sources: Vec<String>,
     pub(crate) common: Common,
+    /// The table's index.
+    pub(crate) index: TableSettings,
     pub(crate) load_by: LoadBy,
     pub(crate) warmup: Duration,
     /// Whether the warm-up goes on until the hit ratio is steady, instead of a fixed time.
@@ -71,13 +76,19 @@ impl Settings {
     /// # Errors
     /// One line about the first impossible setting, with valid values.
     pub(crate) fn new(cli: Cli) -> Result<Settings, AppError> {
-        let Cli { command, flags } = cli;
+        let Cli { command, mut flags } = cli;
         let command = command.unwrap_or(Command::Run);
         let (properties, sources) = properties(&flags)?;
         let mut common = flags.common.common()?;
         let simulated = common.is_simulated();
         let (mut workload, warnings) = CoreWorkload::from_properties(&properties)?;
         common.warnings.splice(0..0, warnings);
+        let is_padding_given = properties.iter().any(|p| p.key == "zeropadding");
+        flags.index.pad(&mut workload, is_padding_given)?;
+        let cluster = &mut flags.common.cluster;
+        let protocol = cluster.protocol;
+        let line_size = &mut cluster.gcl_size;
+        let index = flags.index.settings(&workload, protocol, &common.fabric, line_size)?;
         workload.data_integrity |= command == Command::Check;
         let load_by = flags.load_by.unwrap_or(match command {
             Command::Load => LoadBy::Inserts,
@@ -99,6 +110,7 @@ impl Settings {
         let mut settings = Settings {
             command,
             common,
+            index,
             table: String::new(),
             load_by,
             warmup,
@@ -110,7 +122,9 @@ impl Settings {
             workload: Arc::new(workload),
             properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
         };
-        check_records(&settings.workload, flags.common.cluster.gcl_size)?;
+        if matches!(settings.index, TableSettings::Blink) {
+            check_records(&settings.workload, flags.common.cluster.gcl_size)?;
+        }
         settings.configure(&flags)?;
         Ok(settings)
     }
@@ -128,7 +142,9 @@ impl Settings {
             _ => flags.common.threads(&self.common.fabric, THREADS_DEFAULT_VIRTUAL),
         };
         let need = self.memory_need();
-        flags.common.configure(&mut self.common, threads, &need)
+        flags.common.configure(&mut self.common, threads, &need)?;
+        self.index.configure(&self.common.cluster);
+        Ok(())
     }
 
     /// What the records need of memory. The data take the least, and pages are half full at worst.
@@ -197,7 +213,7 @@ impl Settings {
     pub(crate) fn describe(&self) -> BTreeMap<String, Value> {
         let workload = &self.workload;
         let seconds = |time: Duration| json!(time.as_secs_f64());
-        self.common.describe(json!({
+        let mut all = self.common.describe(json!({
             "command": self.command.name(),
             "workload": self.sources,
             "load_by": self.load_by.name(),
@@ -217,7 +233,9 @@ impl Settings {
             "time_s": self.time.map(seconds),
             "operations": self.operations,
             "target_ops_s": self.target_ops_s,
-        }))
+        }));
+        all.extend(described(self.index.describe()));
+        all
     }
 
     /// The settings that all processes of a run must share.
@@ -367,6 +385,17 @@ mod tests {
             ("-P /nowhere/workload", "/nowhere/workload", "it cannot be read"),
             ("-p readproportion=0 -p updateproportion=0", "proportions", "readproportion=1"),
             ("-p threadcount=5000", "threadcount=5000", "--threads"),
+            ("--node-size 1024", "--node-size 1024", "--index sherman, fg-plus or fg"),
+            ("--index sherman --protocol gam", "--protocol gam", "--index blink"),
+            ("--index fg --node-size 1000", "--node-size 1000", "1024"),
+            ("--index sherman --node-size 512", "--node-size 512", "--node-size 8192"),
+            ("--index sherman -p zeropadding=3", "zeropadding=3", "zeropadding=20"),
+            ("--index fg-plus --leaf-check sound", "--leaf-check", "--leaf-write entry"),
+            (
+                "--index sherman -p fieldlengthdistribution=uniform",
+                "fieldlengthdistribution",
+                "constant",
+            ),
         ] {
             let line = wrong(arguments);
             assert!(line.contains(flag) && line.contains(would_do), "{arguments}: {line}");
@@ -382,6 +411,22 @@ mod tests {
             assert_ne!(agreed(""), other.to_agree_on());
         }
         assert_ne!(agreed("-p fieldlengthdistribution=zipfian"), agreed(""));
+    }
+
+    #[test]
+    fn nodes_without_a_coherent_cache_are_lines_and_their_keys_have_one_length() {
+        let settings = settings("--index sherman -p fieldcount=1 --cache-mb 3").unwrap();
+        assert_eq!(settings.common.cluster.line_size, 1024);
+        assert_eq!(settings.workload.keys.zero_padding, 20);
+        let described = settings.describe();
+        let shown = |key| described[key].to_string();
+        assert_eq!(
+            (shown("index"), shown("leaf_check")),
+            ("\"sherman\"".into(), "\"sound\"".into())
+        );
+        let TableSettings::Sherman(sherman) = &settings.index else { panic!("another index") };
+        assert_eq!(sherman.config.cache_bytes, 3 << 20);
+        assert_eq!(self::settings("").unwrap().describe()["index"], "blink");
     }
 
     #[test]

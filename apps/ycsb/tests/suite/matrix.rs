@@ -7,11 +7,11 @@ fn good(arguments: &str) {
     YCSB.checked(arguments, &["operations", "records", "dataintegrity", "tree"]);
 }
 
-fn all_workloads(protocol: &str) {
+fn all_workloads(kind: &str) {
     for workload in ["a", "b", "c", "d", "e", "f"] {
         for nodes in [1, 2, 4] {
             good(&format!(
-                "check -w {workload} --protocol {protocol} --compute-nodes {nodes} --threads 2 \
+                "check -w {workload} {kind} --compute-nodes {nodes} --threads 2 \
                  --cache-mb 4 -p recordcount=1000 --operations 1000 --load-by inserts"
             ));
         }
@@ -20,12 +20,19 @@ fn all_workloads(protocol: &str) {
 
 #[test]
 fn workloads_a_to_f_are_right_under_selcc() {
-    all_workloads("selcc");
+    all_workloads("--protocol selcc");
 }
 
 #[test]
 fn workloads_a_to_f_are_right_under_sel() {
-    all_workloads("sel");
+    all_workloads("--protocol sel");
+}
+
+#[test]
+fn workloads_a_to_f_are_right_in_trees_without_a_coherent_cache() {
+    for index in ["sherman", "fg-plus", "fg"] {
+        all_workloads(&format!("--index {index}"));
+    }
 }
 
 #[test]

@@ -39,6 +39,26 @@ fn workloads_a_to_f_are_right_under_both_protocols() {
 }
 
 #[test]
+fn workloads_are_right_in_every_step_between_two_trees() {
+    for steps in [
+        "--index fg",
+        "--index fg-plus",
+        "--index fg-plus --combine on",
+        "--index fg-plus --combine on --lock-memory host",
+        "--index fg-plus --combine on --lock-memory host --local-locks on",
+        "--index sherman",
+        "--index sherman --locks 1",
+    ] {
+        for workload in ["a", "d", "e"] {
+            run(&format!(
+                "check -w {workload} {steps} --compute-nodes 3 --threads 2 --memory-nodes 2 \
+                 --inflight 2 --cache-mb 0.5 -p recordcount=1000 --operations 1000 --load-by inserts"
+            ));
+        }
+    }
+}
+
+#[test]
 fn one_command_line_is_one_result_and_another_seed_another() {
     let shape = "run --compute-nodes 4 --threads 4 --inflight 1 --gcl-size 2048 --cache-mb 1 \
                  -p recordcount=20000 -p fieldcount=1 -p fieldlength=8 --time 0.002 --warmup 0.001";

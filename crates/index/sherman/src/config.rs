@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::Check;
+use latchwork_verbs::LINE_HEADER;
+
+use crate::node::Layout;
+use crate::{Check, ShermanError};
 
 /// The memory of the lock words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +91,20 @@ impl Config {
 
     /// FG: every operation reads the path from the root.
     pub const FG: Config = Config { release_by_add: true, cache_bytes: 0, ..Config::FG_PLUS };
+}
+
+impl Config {
+    /// Checks that entries of these lengths fit into nodes of lines of `line_size` bytes.
+    ///
+    /// # Errors
+    /// [`ShermanError::KeyLength`] and [`ShermanError::ValueLength`].
+    pub fn check_lengths(&self, line_size: usize) -> Result<(), ShermanError> {
+        self.layout(line_size).map(drop)
+    }
+
+    pub(crate) fn layout(&self, line_size: usize) -> Result<Layout, ShermanError> {
+        Layout::new(self.check, line_size - LINE_HEADER, self.key_len, self.value_len)
+    }
 }
 
 impl Default for Config {

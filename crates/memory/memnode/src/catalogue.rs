@@ -32,6 +32,8 @@ impl ObjectKind {
     pub const LOGGED_DATABASE: ObjectKind = ObjectKind(3);
     /// An R-tree. The value is the address of its root.
     pub const RTREE: ObjectKind = ObjectKind(4);
+    /// A tree without a coherent cache. The value is the address of its anchor.
+    pub const SHERMAN: ObjectKind = ObjectKind(5);
 }
 
 impl fmt::Display for ObjectKind {
@@ -41,6 +43,7 @@ impl fmt::Display for ObjectKind {
             ObjectKind::DATABASE => f.write_str("a database without a log"),
             ObjectKind::LOGGED_DATABASE => f.write_str("a database with a log"),
             ObjectKind::RTREE => f.write_str("an R-tree"),
+            ObjectKind::SHERMAN => f.write_str("a tree without a coherent cache"),
             ObjectKind(number) => write!(f, "an object of kind {number}"),
         }
     }

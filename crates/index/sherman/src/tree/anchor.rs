@@ -8,7 +8,7 @@ use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 use super::lock::Piece;
 use super::{Cells, Inner, Resources, Shared, Tree};
 use crate::config::LockMemory;
-use crate::node::{Check, Content, Layout};
+use crate::node::{Check, Content};
 use crate::{Config, ShermanError};
 
 /// "SHERMAN" and a version, in ASCII.
@@ -104,8 +104,7 @@ impl Inner {
         anchor: GlobalAddr,
     ) -> Result<Inner, ShermanError> {
         let line_size = resources.lines.pool().geometry().line_size() as usize;
-        let bytes = line_size - LINE_HEADER;
-        let layout = Layout::new(config.check, bytes, config.key_len, config.value_len)?;
+        let layout = config.layout(line_size)?;
         if let LockMemory::Chip { words: 0, .. } = config.lock_memory {
             return Err(ShermanError::NoChip { node: anchor.node().0 });
         }

@@ -22,7 +22,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "ycsb",
         flags: &[
+            "combine",
+            "index",
+            "leaf-check",
+            "leaf-write",
             "load-by",
+            "local-locks",
+            "lock-memory",
+            "locks",
+            "node-size",
             "operations",
             "properties",
             "property",

@@ -1,5 +1,8 @@
 //! The index of the table.
 
+mod flags;
+mod sherman;
+
 use latchwork_blink::{Tree, TreeConfig};
 use latchwork_cluster::{Member, Worker};
 use latchwork_harness::AppError;
@@ -8,6 +11,8 @@ use latchwork_index::OrderedIndex;
 use latchwork_memnode::ObjectKind;
 
 use crate::settings::Settings;
+
+pub(crate) use flags::{IndexFlags, TableSettings};
 
 /// An index that can be the table.
 pub(crate) trait TableIndex: OrderedIndex + Sized {
