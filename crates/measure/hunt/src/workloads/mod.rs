@@ -20,6 +20,9 @@ mod ycsb;
 
 use std::rc::Rc;
 
+use latchwork_blink::Tree;
+use latchwork_cluster::Worker;
+
 use crate::scenario::{Scenario, Workload};
 use crate::world::Observer;
 use client::Shared;
@@ -35,9 +38,11 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
         Workload::Lines(load) => Shared::load(lines::Lines::new(load), of, observer),
         Workload::Buffered(load) => Shared::load(buffered::Buffered::new(of, load), of, observer),
         Workload::Locks(load) => Shared::load(locks::Locks::new(load), of, observer),
-        Workload::Tree(load) => Shared::load(tree::TreeWork::new(load), of, observer),
+        Workload::Tree(load) => {
+            Shared::load(tree::TreeWork::<Tree<Worker>>::new(load), of, observer)
+        }
         Workload::Rtree(load) => Shared::load(rtree::Boxes::new(of, load), of, observer),
         Workload::Memory(load) => Shared::load(memory::Memory::new(load), of, observer),
-        Workload::Ycsb(load) => Shared::load(ycsb::Ycsb::new(load)?, of, observer),
+        Workload::Ycsb(load) => Shared::load(ycsb::Ycsb::<Tree<Worker>>::new(load)?, of, observer),
     })
 }

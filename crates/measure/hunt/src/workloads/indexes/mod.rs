@@ -23,7 +23,7 @@ use shared::SharedIndex;
 
 pub(super) use calls::{Polls, drop_after};
 pub(super) use indexed::{IndexLoad, Indexed};
-pub(super) use shared::tree_config;
+pub(super) use shared::{MapError, SharedMap};
 
 impl<I: IndexLoad> Work for Indexed<I> {
     type Task = IndexTask<I>;
@@ -32,7 +32,7 @@ impl<I: IndexLoad> Work for Indexed<I> {
 
     async fn set_up(client: &Client<Self>) -> Result<Vec<GlobalAddr>, String> {
         let make = async {
-            let index = I::Index::create(client.member.memory.clone(), I::config(client)).await?;
+            let index = I::Index::create(&client.member, I::config(client)).await?;
             client.of().handles.borrow_mut().insert(client.member.index, index.clone());
             I::fill(client, &index).await?;
             Ok(vec![index.root()])
@@ -144,8 +144,7 @@ impl<I: IndexLoad> Client<Indexed<I>> {
         if let Some(index) = known {
             return Ok(index);
         }
-        let memory = self.member.memory.clone();
-        let opened = I::Index::open(memory, self.root(0), I::config(self)).await?;
+        let opened = I::Index::open(&self.member, self.root(0), I::config(self)).await?;
         if phase != Phase::Task {
             return Ok(opened);
         }

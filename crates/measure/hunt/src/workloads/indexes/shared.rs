@@ -3,7 +3,10 @@
 use std::any::Any;
 
 use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
-use latchwork_cluster::Worker;
+use latchwork_cache::WriteGuard;
+use latchwork_cluster::{Member, Worker};
+use latchwork_coherence::CoherentMemory;
+use latchwork_index::{IndexError, OrderedIndex};
 use latchwork_rtree::{RTree, RTreeConfig, RTreeError, RTreeStatistics};
 use latchwork_verbs::GlobalAddr;
 
@@ -15,10 +18,10 @@ pub(in crate::workloads) trait SharedIndex: Clone + 'static {
     type Statistics: Send + 'static;
     type Error: Failing;
 
-    async fn create(memory: Worker, config: Self::Config) -> Result<Self, Self::Error>;
+    async fn create(member: &Member, config: Self::Config) -> Result<Self, Self::Error>;
 
     async fn open(
-        memory: Worker,
+        member: &Member,
         root: GlobalAddr,
         config: Self::Config,
     ) -> Result<Self, Self::Error>;
@@ -46,16 +49,16 @@ macro_rules! shared_index {
             type Statistics = $statistics;
             type Error = $error;
 
-            async fn create(memory: Worker, config: $config) -> Result<Self, $error> {
-                <$index>::create(memory, config).await
+            async fn create(member: &Member, config: $config) -> Result<Self, $error> {
+                <$index>::create(member.memory.clone(), config).await
             }
 
             async fn open(
-                memory: Worker,
+                member: &Member,
                 root: GlobalAddr,
                 config: $config,
             ) -> Result<Self, $error> {
-                <$index>::open(memory, root, config).await
+                <$index>::open(member.memory.clone(), root, config).await
             }
 
             fn root(&self) -> GlobalAddr {
@@ -84,8 +87,33 @@ macro_rules! shared_index {
 shared_index!(Tree<Worker>, TreeConfig, TreeStatistics, TreeError);
 shared_index!(RTree<Worker, 2>, RTreeConfig, RTreeStatistics, RTreeError);
 
-/// The configuration of a tree with at most this many entries in each page; 0 for as many as fit.
-pub(in crate::workloads) fn tree_config(entries_per_page: u64) -> TreeConfig {
-    let most = (entries_per_page > 0).then_some(entries_per_page as u16);
-    TreeConfig { max_entries_leaf: most, max_entries_inner: most, ..TreeConfig::default() }
+/// An error of an index whose keys are ordered.
+pub(in crate::workloads) type MapError<T> = <T as SharedIndex>::Error;
+
+/// An index whose keys are ordered.
+pub(in crate::workloads) trait SharedMap:
+    SharedIndex<Error: IndexError> + OrderedIndex<Error = MapError<Self>>
+{
+    /// The configuration of an index with at most this many entries in each page; 0 for as many as
+    /// fit.
+    fn config(entries_per_page: u64) -> Self::Config;
+
+    /// Corrupts the root, for a seeded bug.
+    async fn scribble(&self, member: &Member) -> Result<(), MapError<Self>>;
+}
+
+impl SharedMap for Tree<Worker> {
+    fn config(entries_per_page: u64) -> TreeConfig {
+        let most = (entries_per_page > 0).then_some(entries_per_page as u16);
+        TreeConfig { max_entries_leaf: most, max_entries_inner: most, ..TreeConfig::default() }
+    }
+
+    async fn scribble(&self, member: &Member) -> Result<(), TreeError> {
+        let scribble = |guard: &mut WriteGuard<'_>| {
+            let words = guard.words();
+            words.set_u64(0, !words.u64(0));
+            guard.mark_dirty(0..8);
+        };
+        Ok(member.memory.write(self.root(), scribble).await?)
+    }
 }

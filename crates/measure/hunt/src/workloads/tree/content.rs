@@ -1,7 +1,7 @@
 //! Keys and values of the workload. Each value is unique, and a torn value can be recognised.
 
-use latchwork_blink::TreeError;
 use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
+use latchwork_index::{ErrorKind, IndexError};
 use latchwork_strict::strict_assert;
 
 /// The bytes of key number `n`, at most `u32::MAX`. Keys sort like their numbers. A key has 4 to 40
@@ -102,22 +102,22 @@ impl ObjectModel for TreeKey {
 
 /// The answer of a call on an existing key. `None` if the key was not in the tree, or if there is
 /// no answer. Other errors stay errors.
-pub(in crate::workloads) fn known<T>(
-    answer: Option<Result<T, TreeError>>,
-) -> Result<Option<T>, TreeError> {
+pub(in crate::workloads) fn known<T, E: IndexError>(
+    answer: Option<Result<T, E>>,
+) -> Result<Option<T>, E> {
     match answer {
-        Some(Err(TreeError::NotFound)) => Ok(None),
+        Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
         other => other.transpose(),
     }
 }
 
 /// Whether an insert succeeded. False if the key existed, or if there is no answer. Other errors
 /// stay errors.
-pub(in crate::workloads) fn inserted(
-    answer: Option<Result<(), TreeError>>,
-) -> Result<bool, TreeError> {
+pub(in crate::workloads) fn inserted<E: IndexError>(
+    answer: Option<Result<(), E>>,
+) -> Result<bool, E> {
     match answer {
-        Some(Err(TreeError::Exists)) => Ok(false),
+        Some(Err(error)) if error.kind() == ErrorKind::Exists => Ok(false),
         other => Ok(other.transpose()?.is_some()),
     }
 }

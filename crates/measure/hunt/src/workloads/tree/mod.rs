@@ -1,21 +1,18 @@
-//! The workload `tree`: tasks of all nodes execute all operations of one B-link tree, and record
-//! each call with its answer. In the end every node reads everything in every way.
+//! The workload `tree`: tasks of all nodes execute all operations of one ordered index, and
+//! record each call with its answer. In the end every node reads everything in every way.
 
 mod content;
 mod operations;
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Bound;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError};
-use latchwork_cache::WriteGuard;
-use latchwork_cluster::Worker;
-use latchwork_coherence::CoherentMemory;
 use latchwork_history::calls::MapOperation;
 use latchwork_strict::strict_assert;
 
 use super::client::Client;
-use super::indexes::{IndexLoad, Indexed, tree_config};
+use super::indexes::{IndexLoad, Indexed, MapError, SharedMap};
 use crate::WorldCheck;
 use crate::scenario::{SeededBug, TreeLoad};
 use content::{Content, Operation, TreeKey, key};
@@ -27,8 +24,9 @@ pub(super) use content::{inserted, known};
 const ACCESSES_MAX: u32 = 200;
 
 /// The workload.
-pub(super) struct TreeWork {
+pub(super) struct TreeWork<T> {
     load: TreeLoad,
+    index: PhantomData<T>,
 }
 
 #[derive(Clone, Copy)]
@@ -67,27 +65,27 @@ pub(super) struct Task {
     next_id: Cell<u64>,
 }
 
-impl TreeWork {
-    pub(super) fn new(load: &TreeLoad) -> Indexed<TreeWork> {
-        Indexed::new(TreeWork { load: load.clone() })
+impl<T: SharedMap> TreeWork<T> {
+    pub(super) fn new(load: &TreeLoad) -> Indexed<TreeWork<T>> {
+        Indexed::new(TreeWork { load: load.clone(), index: PhantomData })
     }
 }
 
-impl IndexLoad for TreeWork {
+impl<T: SharedMap> IndexLoad for TreeWork<T> {
     const NAME: &'static str = "tree";
     const WALK_MAX: u32 = 1_000;
-    type Index = Tree<Worker>;
+    type Index = T;
     type Model = TreeKey;
     type Value = Content;
     type Task = Task;
     type Operation = (Kind, u64);
     type Entry = (u64, Content);
 
-    fn config(client: &Client<Indexed<Self>>) -> TreeConfig {
-        tree_config(client.load().load.entries_per_page)
+    fn config(client: &Client<Indexed<Self>>) -> T::Config {
+        T::config(client.load().load.entries_per_page)
     }
 
-    async fn fill(client: &Client<Indexed<Self>>, tree: &Tree<Worker>) -> Result<(), TreeError> {
+    async fn fill(client: &Client<Indexed<Self>>, tree: &T) -> Result<(), MapError<T>> {
         let (loaded, invoked) = (client.load().load.loaded, client.now());
         let content = |n: u64| Content::unique(u64::MAX - n);
         let entries = (0..loaded).map(|n| (key(n), content(n).encode()));
@@ -130,17 +128,11 @@ impl IndexLoad for TreeWork {
     }
 
     /// Corrupts the tree, if the scenario has this seeded bug.
-    async fn before_validation(client: &Client<Indexed<Self>>) -> Result<(), TreeError> {
+    async fn before_validation(client: &Client<Indexed<Self>>) -> Result<(), MapError<T>> {
         if !client.has_bug(SeededBug::Scribbles) {
             return Ok(());
         }
-        let scribble = |guard: &mut WriteGuard<'_>| {
-            let words = guard.words();
-            words.set_u64(0, !words.u64(0));
-            guard.mark_dirty(0..8);
-        };
-        client.member.memory.write(client.index().root(), scribble).await?;
-        Ok(())
+        client.index().scribble(&client.member).await
     }
 
     fn model() -> TreeKey {
@@ -148,18 +140,18 @@ impl IndexLoad for TreeWork {
     }
 }
 
-impl Client<Indexed<TreeWork>> {
+impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
     async fn key(
         &self,
         what: &'static str,
         n: u64,
-        work: impl Future<Output = Result<(), TreeError>>,
+        work: impl Future<Output = Result<(), MapError<T>>>,
     ) {
         self.observed(what, format!("key {n}"), ACCESSES_MAX, work).await;
     }
 
     /// Reads all entries by lookups and by scans in both directions, and compares the results.
-    async fn look(&self) -> Result<(), TreeError> {
+    async fn look(&self) -> Result<(), MapError<T>> {
         let (tree, mut got) = (self.index(), Vec::new());
         for n in 0..self.load().load.keys {
             let invoked = self.now();
@@ -170,14 +162,14 @@ impl Client<Indexed<TreeWork>> {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let all = (Bound::Unbounded, usize::MAX);
         tree.scan_up(all.0, all.1, self.collect(&mut up)).await?;
-        tree.scan_down(all.0, all.1, self.collect(&mut down)).await?;
+        let downwards = tree.scan_down(all.0, all.1, self.collect(&mut down)).await?;
         down.reverse();
         strict_assert!(
             got.is_sorted_by(|one, next| one.0 < next.0),
             "keys are looked at out of order"
         );
-        for (scan, seen) in [("up", up), ("down", down)] {
-            if seen != got {
+        for (scan, seen) in [("up", Some(up)), ("down", downwards.map(|_| down))] {
+            if let Some(seen) = seen.filter(|seen| *seen != got) {
                 let text = format!("at rest, a scan {scan} shows {seen:?}, and each key {got:?}");
                 self.shared.observer.fail(WorldCheck::Tree, text);
             }

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow, Range};
 
-use latchwork_blink::{TreeError, ValueMut};
 use latchwork_history::calls::MapOperation;
+use latchwork_index::{ValueEdit, ValueView};
 use latchwork_runtime::Time;
 
 use super::TreeWork;
 use super::content::{Content, Operation, inserted, key, known, number};
 use crate::workloads::client::Client;
-use crate::workloads::indexes::{Indexed, Polls, drop_after};
+use crate::workloads::indexes::{Indexed, MapError, Polls, SharedMap, drop_after};
 use crate::{SeededBug, WorldCheck};
 
-impl Client<Indexed<TreeWork>> {
+impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
     fn fresh(&self) -> Content {
         let next_id = &self.own().next_id;
         next_id.set(next_id.get() + 1);
@@ -25,7 +25,7 @@ impl Client<Indexed<TreeWork>> {
         self.percent(self.load().load.dropped).then(|| 1 + self.below(10))
     }
 
-    pub(super) async fn get(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn get(&self, n: u64) -> Result<(), MapError<T>> {
         let get = async {
             let found = self.index().get(&key(n)).await?.map(|bytes| self.whole(&bytes));
             Ok(
@@ -45,15 +45,15 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn try_get(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn try_get(&self, n: u64) -> Result<(), MapError<T>> {
         let invoked = self.now();
-        if let Ok(found) = self.index().try_get(&key(n), |value| value.to_vec()) {
+        if let Some(found) = self.index().try_get(&key(n), |value| value.to_vec()) {
             self.saw(n, invoked, found.map(|bytes| self.whole(&bytes)));
         }
         Ok(())
     }
 
-    pub(super) async fn insert(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn insert(&self, n: u64) -> Result<(), MapError<T>> {
         let value = self.fresh();
         self.call((n, self.polls()), self.index().insert(&key(n), &value.encode()), |answer| {
             let inserted = inserted(answer)?;
@@ -62,24 +62,23 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn update(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn update(&self, n: u64) -> Result<(), MapError<T>> {
         let value = self.fresh();
         let forget = self.has_bug(SeededBug::Forgets) && self.below(4) == 0;
         let update = async {
-            let known = match forget {
-                true => self.index().get(&key(n)).await?.is_some(),
-                false => return self.index().update(&key(n), &value.encode()).await,
-            };
-            if known { Ok(()) } else { Err(TreeError::NotFound) }
+            match forget {
+                true => Ok(self.index().get(&key(n)).await?.map(drop)),
+                false => known(Some(self.index().update(&key(n), &value.encode()).await)),
+            }
         };
         self.call((n, self.polls()), update, |answer| {
-            let updated = known(answer)?.is_some();
+            let updated = answer.transpose()?.flatten().is_some();
             Ok(Operation::Map(MapOperation::Update { value, updated }))
         })
         .await
     }
 
-    pub(super) async fn update_range(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn update_range(&self, n: u64) -> Result<(), MapError<T>> {
         let head = self.fresh().head;
         let update = async { self.index().update_range(&key(n), 0, &head.to_le_bytes()).await };
         self.call((n, self.polls()), update, |answer| {
@@ -88,7 +87,7 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn upsert(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn upsert(&self, n: u64) -> Result<(), MapError<T>> {
         let value = self.fresh();
         self.call((n, self.polls()), self.index().upsert(&key(n), &value.encode()), |answer| {
             // The answer says whether the key was new: then the upsert counts as an insert,
@@ -102,7 +101,7 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn remove(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn remove(&self, n: u64) -> Result<(), MapError<T>> {
         self.call((n, self.polls()), self.index().remove(&key(n)), |answer| {
             let removed = answer.transpose()?.unwrap_or_default();
             Ok(Operation::Map(MapOperation::Remove { removed }))
@@ -110,10 +109,10 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn modify(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn modify(&self, n: u64) -> Result<(), MapError<T>> {
         let head = self.fresh().head;
         let seen = Cell::new(None);
-        let change = |value: &mut ValueMut<'_>| {
+        let change = |value: &mut T::ValueMut<'_>| {
             seen.set(Some(self.whole(&value.to_vec())));
             value.set_u64(0, head);
         };
@@ -136,7 +135,7 @@ impl Client<Indexed<TreeWork>> {
         Ok(())
     }
 
-    pub(super) async fn replace(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn replace(&self, n: u64) -> Result<(), MapError<T>> {
         let written = self.fresh();
         let key = key(n);
         let replace = self.index().replace_with(&key, |old, new| {
@@ -150,7 +149,7 @@ impl Client<Indexed<TreeWork>> {
         .await
     }
 
-    pub(super) async fn scan_up(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn scan_up(&self, n: u64) -> Result<(), MapError<T>> {
         let (limit, invoked) = (self.limit(), self.now());
         let (from, first) = match self.below(3) {
             0 => (Bound::Unbounded, 0),
@@ -170,7 +169,7 @@ impl Client<Indexed<TreeWork>> {
         Ok(())
     }
 
-    pub(super) async fn scan_down(&self, n: u64) -> Result<(), TreeError> {
+    pub(super) async fn scan_down(&self, n: u64) -> Result<(), MapError<T>> {
         let (limit, invoked) = (self.limit(), self.now());
         let (from, end) = match self.below(3) {
             0 => (Bound::Unbounded, self.load().load.keys),
@@ -183,7 +182,9 @@ impl Client<Indexed<TreeWork>> {
             limit,
             self.collect(&mut seen),
         );
-        let Some(shown) = drop_after(self.polls(), scan).await.transpose()? else { return Ok(()) };
+        let Some(Some(shown)) = drop_after(self.polls(), scan).await.transpose()? else {
+            return Ok(());
+        };
         self.demand(shown == seen.len(), "as many as were counted", &seen);
         self.demand(seen.windows(2).all(|w| w[0].0 > w[1].0), "keys in descending order", &seen);
         self.demand(seen.first().is_none_or(|s| s.0 < end), "no key beyond the bound", &seen);

@@ -1,15 +1,15 @@
-//! The workload `ycsb`: YCSB's core workloads A to F on a shared B-link tree. The contents of each
-//! field have a version, which names the write.
+//! The workload `ycsb`: YCSB's core workloads A to F on a shared ordered index. The contents of
+//! each field have a version, which names the write.
 
 mod step;
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError, ValueMut};
-use latchwork_cluster::Worker;
 use latchwork_history::calls::MapOperation;
+use latchwork_index::{ValueEdit, ValueView};
 use latchwork_strict::strict_assert;
 use latchwork_workload::ycsb::{
     ContentKey, ContentVersion, CoreWorkload, FieldIndex, Fields, InsertCounter, KeyBuffer,
@@ -18,7 +18,7 @@ use latchwork_workload::ycsb::{
 
 use self::step::{Fielded, OneRecord, Step};
 use super::client::Client;
-use super::indexes::{IndexLoad, Indexed, Polls, tree_config};
+use super::indexes::{IndexLoad, Indexed, MapError, Polls, SharedMap};
 use super::tree::{inserted, known};
 use crate::WorldCheck;
 use crate::scenario::{SeededBug, YcsbLoad};
@@ -27,12 +27,13 @@ use crate::scenario::{SeededBug, YcsbLoad};
 const ACCESSES_MAX: u32 = 200;
 
 /// The workload.
-pub(super) struct Ycsb {
+pub(super) struct Ycsb<T> {
     load: YcsbLoad,
     workload: CoreWorkload,
     inserts: Arc<InsertCounter>,
     /// The keys of the loaded records, sorted.
     loaded: Vec<Vec<u8>>,
+    index: PhantomData<T>,
 }
 
 /// What a task knows.
@@ -41,8 +42,8 @@ pub(super) struct Task {
     versions: RefCell<Versions>,
 }
 
-impl Ycsb {
-    pub(super) fn new(load: &YcsbLoad) -> Result<Indexed<Ycsb>, String> {
+impl<T: SharedMap> Ycsb<T> {
+    pub(super) fn new(load: &YcsbLoad) -> Result<Indexed<Ycsb<T>>, String> {
         let workload = load.workload()?;
         let mut buffer = KeyBuffer::new();
         let key = |number| workload.keys.write(RecordNumber(number), &mut buffer).to_vec();
@@ -51,7 +52,7 @@ impl Ycsb {
         loaded.dedup();
         strict_assert!(loaded.is_sorted_by(|one, next| one < next), "records out of order");
         let inserts = Arc::new(InsertCounter::new(workload.first_insert()));
-        Ok(Indexed::new(Ycsb { load: load.clone(), workload, inserts, loaded }))
+        Ok(Indexed::new(Ycsb { load: load.clone(), workload, inserts, loaded, index: PhantomData }))
     }
 
     /// A record as it is loaded: its bytes, and the versions of its fields.
@@ -62,21 +63,21 @@ impl Ycsb {
     }
 }
 
-impl IndexLoad for Ycsb {
+impl<T: SharedMap> IndexLoad for Ycsb<T> {
     const NAME: &'static str = "the table";
     const WALK_MAX: u32 = ACCESSES_MAX;
-    type Index = Tree<Worker>;
+    type Index = T;
     type Model = OneRecord;
     type Value = Fielded;
     type Task = Task;
     type Operation = YcsbOperation;
     type Entry = ();
 
-    fn config(client: &Client<Indexed<Self>>) -> TreeConfig {
-        tree_config(client.load().load.entries_per_page)
+    fn config(client: &Client<Indexed<Self>>) -> T::Config {
+        T::config(client.load().load.entries_per_page)
     }
 
-    async fn fill(client: &Client<Indexed<Self>>, tree: &Tree<Worker>) -> Result<(), TreeError> {
+    async fn fill(client: &Client<Indexed<Self>>, tree: &T) -> Result<(), MapError<T>> {
         let (load, invoked) = (client.load(), client.now());
         let entries = load.loaded.iter().map(|key| (key, load.first(key).0));
         tree.bulk_load(entries, 0.8).await?;
@@ -135,7 +136,7 @@ impl IndexLoad for Ycsb {
     }
 }
 
-impl Client<Indexed<Ycsb>> {
+impl<T: SharedMap> Client<Indexed<Ycsb<T>>> {
     fn key(&self, record: RecordNumber) -> Vec<u8> {
         self.load().workload.keys.write(record, &mut KeyBuffer::new()).to_vec()
     }
@@ -144,7 +145,7 @@ impl Client<Indexed<Ycsb>> {
         &self,
         what: &'static str,
         record: RecordNumber,
-        work: impl Future<Output = Result<(), TreeError>>,
+        work: impl Future<Output = Result<(), MapError<T>>>,
     ) {
         self.observed(what, format!("record {}", record.0), ACCESSES_MAX, work).await;
     }
@@ -188,26 +189,26 @@ impl Client<Indexed<Ycsb>> {
         fields.clone().map(field).collect()
     }
 
-    async fn read(&self, record: RecordNumber) -> Result<(), TreeError> {
+    async fn read(&self, record: RecordNumber) -> Result<(), MapError<T>> {
         let key = self.key(record);
         let get = async { Ok(self.index().get(&key).await?.map(|bytes| self.whole(&key, &bytes))) };
-        let told = |found: Option<Result<_, TreeError>>| {
+        let told = |found: Option<Result<_, MapError<T>>>| {
             Ok(Step::Whole(MapOperation::Get { found: found.transpose()?.flatten() }))
         };
         self.call(call_of(&key), get, told).await
     }
 
-    async fn insert(&self, record: RecordNumber) -> Result<(), TreeError> {
+    async fn insert(&self, record: RecordNumber) -> Result<(), MapError<T>> {
         let key = self.key(record);
         let (bytes, value) = self.load().first(&key);
-        let told = |answer: Option<Result<(), TreeError>>| {
+        let told = |answer: Option<Result<(), MapError<T>>>| {
             let (value, inserted) = (value.clone(), inserted(answer)?);
             Ok(Step::Whole(MapOperation::Insert { value, inserted }))
         };
         self.call(call_of(&key), self.index().insert(&key, &bytes), told).await
     }
 
-    async fn update(&self, record: RecordNumber, fields: Fields) -> Result<(), TreeError> {
+    async fn update(&self, record: RecordNumber, fields: Fields) -> Result<(), MapError<T>> {
         let (key, fields) = (self.key(record), self.each(fields));
         let version = self.own().versions.borrow_mut().take();
         let contents = self.contents(&key, &fields, version);
@@ -217,7 +218,7 @@ impl Client<Indexed<Ycsb>> {
             if let ([(start, bytes)], false) = (&contents[..], forgets) {
                 return self.index().update_range(&key, *start, bytes).await;
             }
-            let write = |value: &mut ValueMut<'_>| {
+            let write = |value: &mut T::ValueMut<'_>| {
                 let contents = contents.iter().filter(|_| !forgets);
                 contents.for_each(|(start, bytes)| value.write(*start, bytes));
             };
@@ -230,12 +231,12 @@ impl Client<Indexed<Ycsb>> {
         self.call(call_of(&key), update, told).await
     }
 
-    async fn change(&self, record: RecordNumber, fields: Fields) -> Result<(), TreeError> {
+    async fn change(&self, record: RecordNumber, fields: Fields) -> Result<(), MapError<T>> {
         let (key, fields) = (self.key(record), self.each(fields));
         let version = self.own().versions.borrow_mut().take();
         let contents = self.contents(&key, &fields, version);
         let change = async {
-            let change = |value: &mut ValueMut<'_>| {
+            let change = |value: &mut T::ValueMut<'_>| {
                 let found = self.whole(&key, &value.to_vec());
                 contents.iter().for_each(|(start, bytes)| value.write(*start, bytes));
                 found
@@ -251,7 +252,7 @@ impl Client<Indexed<Ycsb>> {
 
     /// Reads up to `most` records from `first` on, or all records. Each loaded record in the
     /// scanned range that was not found is recorded as a read that found nothing.
-    async fn scan(&self, first: RecordNumber, most: Option<usize>) -> Result<(), TreeError> {
+    async fn scan(&self, first: RecordNumber, most: Option<usize>) -> Result<(), MapError<T>> {
         let (key, invoked) = (self.key(first), self.now());
         let from = if most.is_some() { Bound::Included(&key[..]) } else { Bound::Unbounded };
         let mut seen: Vec<(Vec<u8>, Fielded)> = Vec::new();
