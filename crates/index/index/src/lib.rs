@@ -1,7 +1,7 @@
 //! Ordered indexes: maps of byte-string keys to byte-string values that all nodes of a cluster
-//! share. This crate has traits, their types and errors. `latchwork-blink` implements the traits,
-//! and drivers and tests are generic over them. The feature `contract` adds the test that each
-//! index must pass.
+//! share. This crate has traits, their types and errors. `latchwork-blink` and
+//! `latchwork-sherman` implement the traits, and drivers and tests are generic over them. The
+//! feature `contract` adds the test that each index must pass.
 //!
 //! ```text
 //!   OrderedIndex ── Value, ValueMut ──► ValueView, ValueEdit   a value in its place, for closures
