@@ -8,10 +8,10 @@ use clap::{Args, Parser, Subcommand};
 use latchwork_cluster::{ClusterConfig, Protocol};
 use latchwork_harness::parse::{UNITS, line_size, minutes, seconds, seconds_or_none, whole};
 use latchwork_harness::{Named, NamesFiles, NicChoice, OutputFlags};
-use latchwork_hunt::{Checks, FaultPlan, Network, SeededBug};
+use latchwork_hunt::{Checks, FaultPlan, Network, SeededBug, TreeIndex};
 
 use crate::faults;
-use crate::names::{Kind, kind, plant};
+use crate::names::{Kind, kind, plant, tree_index};
 
 /// Simulated worlds: whole clusters in virtual time, in which one seed decides everything that a
 /// network, a scheduler and bad luck leave open. The same seed is the same world, event by event.
@@ -70,6 +70,10 @@ pub(crate) struct WorldArgs {
     /// Coherence protocol, by its name.
     #[arg(long, value_name = "NAME", help_heading = "World")]
     pub(crate) protocol: Option<Protocol>,
+    /// Index of the workload tree: blink, or a tree without a coherent cache: sherman, published
+    /// (with a check that misses torn reads), fg-plus or fg.
+    #[arg(long, value_name = "NAME", value_parser = tree_index, help_heading = "World")]
+    pub(crate) index: Option<TreeIndex>,
     /// Times of the network: calm, rough or harsh, where the seed draws them; or the name or the
     /// file of a NIC profile.
     #[arg(long, value_name = "NAME|FILE", value_parser = network, help_heading = "World")]

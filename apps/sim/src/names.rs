@@ -1,6 +1,6 @@
 //! The names of workloads and of seeded bugs on the command line.
 
-use latchwork_hunt::{Scenario, SeededBug, Workload};
+use latchwork_hunt::{Scenario, SeededBug, TreeIndex, Workload};
 
 /// A kind of workload, and an example of it.
 #[derive(Clone, Debug)]
@@ -27,10 +27,24 @@ pub(crate) fn plant(name: &str) -> Result<SeededBug, String> {
     })
 }
 
-/// A seeded bug's name on the command line: words with hyphens.
+/// The index of the workload `tree` with this name.
+pub(crate) fn tree_index(name: &str) -> Result<TreeIndex, String> {
+    let named = TreeIndex::ALL.into_iter().find(|index| words(index) == name);
+    named.ok_or_else(|| {
+        let names: Vec<String> = TreeIndex::ALL.iter().map(words).collect();
+        format!("use one of {}", names.join(", "))
+    })
+}
+
+/// A seeded bug's name on the command line.
 pub(crate) fn seeded_bug_name(plant: SeededBug) -> String {
+    words(&plant)
+}
+
+/// The name of a variant in words with hyphens.
+fn words(variant: &impl std::fmt::Debug) -> String {
     let mut name = String::new();
-    for c in format!("{plant:?}").chars() {
+    for c in format!("{variant:?}").chars() {
         if c.is_ascii_uppercase() && !name.is_empty() {
             name.push('-');
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use latchwork_harness::AppError;
 use latchwork_hunt::scenario::in_words;
-use latchwork_hunt::{Scenario, SwarmChoice, Vary};
+use latchwork_hunt::{Scenario, SwarmChoice, Vary, Workload, WorkloadKind};
 
 use crate::args::WorldArgs;
 use crate::faults;
@@ -17,7 +17,10 @@ impl WorldArgs {
     /// The world of a seed, changed by the flags.
     pub(crate) fn scenario(&self, seed: u64) -> Scenario {
         let choice = SwarmChoice {
-            workloads: self.workload.iter().map(|Kind(workload)| workload.kind()).collect(),
+            workloads: match (&self.workload, self.index) {
+                (None, Some(_)) => vec![WorkloadKind::Tree],
+                (workload, _) => workload.iter().map(|Kind(workload)| workload.kind()).collect(),
+            },
             networks: self.nic.iter().cloned().collect(),
             vary: if self.default_settings { Vary::Nothing } else { Vary::Settings },
             ..SwarmChoice::default()
@@ -58,8 +61,20 @@ impl WorldArgs {
             Some(path) => self.file(path, seed)?,
             None => self.scenario(seed.unwrap_or(1)),
         };
+        self.check_index(&scenario)?;
         check(&scenario)?;
         Ok(scenario)
+    }
+
+    /// Refuses an index for another workload than the tree.
+    fn check_index(&self, scenario: &Scenario) -> Result<(), AppError> {
+        if self.index.is_some() && !matches!(scenario.workload, Workload::Tree(_)) {
+            return Err(AppError::Usage(format!(
+                "--index: the workload {} has no such setting; use --workload tree",
+                workload_name(&scenario.workload)
+            )));
+        }
+        Ok(())
     }
 
     fn changed(&self, mut scenario: Scenario) -> Scenario {
@@ -79,6 +94,12 @@ impl WorldArgs {
         set(&mut scenario.network, &self.nic);
         set(&mut scenario.faults, &self.faults);
         set(&mut scenario.checks, &self.checks);
+        if let Workload::Tree(load) = &mut scenario.workload
+            && let Some(index) = self.index
+        {
+            // Few locks, so that nodes share them, and in some worlds as many as nodes.
+            (load.index, load.locks) = (index, scenario.seed % 6);
+        }
         // The seed drew the place of the homes for another protocol and for other faults.
         if !scenario.protocol.has_homes() || scenario.faults.lost_memory > 0 {
             scenario.settings.remove("home");

@@ -15,14 +15,9 @@ pub enum LockMemory {
     Node,
     /// A dense table in the memory of each memory node.
     Host,
-    /// A table in the on-chip memory of each memory node's NIC (Sherman 4.3): its first byte, as an
-    /// offset of the memory node, and its words.
-    Chip {
-        /// The offset of the first word.
-        first: u64,
-        /// The number of words.
-        words: u64,
-    },
+    /// A table in the on-chip memory of each memory node's NIC (Sherman 4.3), of as many words as
+    /// the smallest of these memories has.
+    Chip,
 }
 
 /// The settings of a tree. All handles of a tree must agree on `check`, `lock_memory`, `locks` and
@@ -60,6 +55,19 @@ pub struct Config {
     pub longest_read: Duration,
     /// The tries of a torn read, after which the node is read under its lock.
     pub tries: u32,
+    /// A bug on purpose, with which a test shows that a check finds it.
+    pub flaw: Option<Flaw>,
+}
+
+/// A rule of the tree that is broken on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// A lock is released before the write that it protects.
+    ReleasesFirst,
+    /// A leaf counts as the right one, whatever its fence keys are.
+    IgnoresFences,
+    /// A key is absent if a torn leaf does not show it.
+    TrustsTornLeaves,
 }
 
 impl Config {
@@ -78,6 +86,7 @@ impl Config {
         deadline: Duration::from_secs(10),
         longest_read: Duration::from_micros(100),
         tries: 8,
+        flaw: None,
     };
 
     /// FG with an index cache and a release by WRITE (Sherman 5.1).

@@ -37,7 +37,7 @@ mod local;
 mod node;
 mod tree;
 
-pub use config::{Config, LockMemory};
+pub use config::{Config, Flaw, LockMemory};
 pub use error::ShermanError;
 pub use node::Check;
 pub use tree::{Change, Counters, Resources, Shared, Statistics, Tree};

@@ -42,7 +42,8 @@ pub use diagram::Diagram;
 pub use hunt::{Hunt, Totals};
 pub use report::{NodeFaults, WorldCheck, WorldFailure, WorldReport};
 pub use scenario::{
-    Checks, FaultPlan, Network, Scenario, ScenarioError, SeededBug, SwarmChoice, Vary, Workload,
+    Checks, FaultPlan, Network, Scenario, ScenarioError, SeededBug, SwarmChoice, TreeIndex, Vary,
+    Workload, WorkloadKind,
 };
 pub use shrink::{Shrinker, Shrunk};
 pub use threads::run_on_threads;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use latchwork_runtime::sync::Arc;
-use latchwork_verbs::{GlobalAddr, LINE_HEADER};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, MemoryNodeId};
 
 use super::lock::Piece;
 use super::{Cells, Inner, Resources, Shared, Tree};
@@ -32,7 +32,7 @@ fn settings(config: &Config, node_bytes: usize) -> [u64; NAMES.len()] {
     let (memory, words) = match config.lock_memory {
         LockMemory::Node => (0, 0),
         LockMemory::Host => (1, config.locks),
-        LockMemory::Chip { words, .. } => (2, words.min(config.locks)),
+        LockMemory::Chip => (2, config.locks),
     };
     let (key_len, value_len) = (config.key_len as u64, config.value_len as u64);
     [MAGIC, key_len, value_len, node_bytes as u64, check, memory, words]
@@ -57,7 +57,7 @@ impl Tree {
         let leaf = Content::empty(&inner.layout, 0, inner.tag);
         inner.write_new(&inner.node_piece(root, &leaf)).await?;
         let line_size = lines.pool().geometry().line_size() as usize;
-        let words = settings(&config, line_size).into_iter().chain([root.bits()]).collect();
+        let words = settings(&inner.config, line_size).into_iter().chain([root.bits()]).collect();
         let addr = GlobalAddr::new(anchor.node(), anchor.offset() + LINE_HEADER as u64);
         inner.write_new(&Piece { addr, words }).await?;
         inner.set_root(root);
@@ -83,7 +83,8 @@ impl Tree {
         if found[0] != MAGIC {
             return Err(Inner::corrupt(anchor, "no tree begins there"));
         }
-        for ((what, &found), wanted) in NAMES.iter().zip(&found).zip(settings(&config, node_bytes))
+        for ((what, &found), wanted) in
+            NAMES.iter().zip(&found).zip(settings(&inner.config, node_bytes))
         {
             if found != wanted {
                 return Err(ShermanError::Mismatch { what, found, wanted });
@@ -96,17 +97,31 @@ impl Tree {
     }
 }
 
+/// The words of the smallest on-chip memory.
+fn chip_words(resources: &Resources) -> Result<u64, ShermanError> {
+    let nodes = 0..resources.lines.pool().memory_nodes() as u16;
+    let mut least = u64::MAX;
+    for node in nodes {
+        let extent = resources.port.extent(MemoryNodeId(node));
+        match extent.map_or(0, |extent| extent.chip_bytes / 8) {
+            0 => return Err(ShermanError::NoChip { node }),
+            words => least = least.min(words),
+        }
+    }
+    Ok(least)
+}
+
 impl Inner {
     fn new(
         resources: Resources,
         shared: &Arc<Shared>,
-        config: Config,
+        mut config: Config,
         anchor: GlobalAddr,
     ) -> Result<Inner, ShermanError> {
         let line_size = resources.lines.pool().geometry().line_size() as usize;
         let layout = config.layout(line_size)?;
-        if let LockMemory::Chip { words: 0, .. } = config.lock_memory {
-            return Err(ShermanError::NoChip { node: anchor.node().0 });
+        if config.lock_memory == LockMemory::Chip {
+            config.locks = config.locks.min(chip_words(&resources)?);
         }
         let buffers = resources.port.buffers(BUFFERS, 2 * line_size)?;
         // Never 0, so that zeroed memory is no node.

@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use latchwork_fabric::Buffer;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, WorkRequest};
+use latchwork_verbs::{CHIP_BASE, ComputeNodeId, GlobalAddr, Target, VerbError, WorkRequest};
 use smallvec::SmallVec;
 
 use super::Inner;
 use super::detached::Detached;
 use crate::ShermanError;
-use crate::config::LockMemory;
+use crate::config::{Flaw, LockMemory};
 use crate::local::{Grant, Place};
 
 /// The offset of the lock word in the header of a node's line.
@@ -21,6 +22,13 @@ const _: () = assert!(IN_HEADER as usize + 8 <= latchwork_verbs::LINE_HEADER, "i
 
 /// The repetitions of a batch whose connection failed.
 const AGAIN_MAX: u32 = 16;
+
+/// The times that a task finds a lock with one holder before it pauses between its tries: such a
+/// holder is slow or dead. No value of a lock word comes twice.
+const SAME_HOLDER: u32 = 64;
+
+/// The first pause. Each is twice as long as the one before, up to half a millisecond.
+const LEAST_PAUSE: Duration = Duration::from_micros(1);
 
 /// A lock that a task has. A drop releases it.
 pub(super) struct Guard {
@@ -54,10 +62,10 @@ impl Inner {
                 let index = u64::from(geometry.line_index(node)) % locks;
                 geometry.chunk_of(node).offset() + index * 8
             }
-            LockMemory::Chip { first, words } => {
+            LockMemory::Chip => {
                 let line = node.offset() / u64::from(geometry.line_size());
                 let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                first + hash % words.min(locks).max(1) * 8
+                CHIP_BASE + hash % locks * 8
             }
         };
         GlobalAddr::new(node.node(), offset)
@@ -146,6 +154,8 @@ impl Guard {
         let (inner, lock) = (&self.inner, self.lock);
         let (port, handle) = (&inner.resources.port, &inner.resources.handle);
         let word = inner.new_word();
+        // The last holder, and how often the lock was found with it.
+        let (mut last, mut met) = (0, 0_u32);
         loop {
             inner.counters.count(|c| c.swaps += 1);
             let found = match port.compare_swap(lock, 0, word).await {
@@ -163,6 +173,12 @@ impl Guard {
             if handle.now() >= deadline {
                 let holder = ComputeNodeId::new((found >> 56) as u8);
                 return Err(ShermanError::Locked { lock, holder, waited: handle.now() - begun });
+            }
+            met = if found == last { met + 1 } else { 0 };
+            last = found;
+            if met >= SAME_HOLDER {
+                let pause = LEAST_PAUSE * (1 << (met - SAME_HOLDER).min(9));
+                handle.sleep(pause).await;
             }
         }
     }
@@ -211,6 +227,9 @@ impl Guard {
             return Ok(());
         }
         let inner = Rc::clone(&self.inner);
+        if inner.config.flaw == Some(Flaw::ReleasesFirst) {
+            self.release_word(&inner).await?;
+        }
         let combine = inner.config.combine;
         let release = self.word.filter(|_| combine && !self.keeps_word());
         if combine {

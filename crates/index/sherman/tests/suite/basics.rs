@@ -18,6 +18,7 @@ fn arms() -> Vec<(&'static str, Config)> {
         ("host table", host),
         ("local locks", Config { local_locks: true, ..host }),
         ("sherman", Config::SHERMAN),
+        ("on chip", Config { lock_memory: LockMemory::Chip, ..Config::SHERMAN }),
         ("one lock", Config { locks: 1, ..Config::SHERMAN }),
         ("little cache", Config { cache_bytes: 2000, ..Config::SHERMAN }),
         ("published", Config { check: Check::Published, ..Config::SHERMAN }),

@@ -9,7 +9,7 @@ use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::{ExecutorConfig, Handle, JoinHandle, VirtualWorker, run_all};
 use latchwork_sherman::{Config, Resources, Shared, ShermanError, Tree};
 use latchwork_simulation::Kernel;
-use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId};
+use latchwork_verbs::{ComputeNodeId, Extent, GlobalAddr, MemoryNodeId};
 use latchwork_verbs_sim::{SimConfig, SimFabric};
 
 const CHUNK: u64 = 256 << 10;
@@ -54,8 +54,12 @@ impl World {
         let sim = SimFabric::new(&kernel, sim);
         let fabric = AnyFabric::from(sim.clone());
         let bytes = 9 * CHUNK;
-        let memory: Vec<(MemoryNodeId, u64)> =
-            (0..memory).map(|_| (fabric.add_memory_node(bytes as usize).unwrap(), bytes)).collect();
+        let memory: Vec<(MemoryNodeId, u64)> = (0..memory)
+            .map(|_| {
+                let extent = Extent { bytes, chip_bytes: 256 };
+                (fabric.add_memory_node(extent).unwrap(), bytes)
+            })
+            .collect();
         let mut world = World { kernel, sim, workers: Vec::new(), running: Vec::new() };
         let (mut anchor, mut pool) = (GlobalAddr::NULL, None);
         for id in 1..=nodes {

@@ -84,6 +84,40 @@ fn a_failing_connection_costs_nothing_but_time() {
     }
 }
 
+/// The tasks of one compute node want a lock all the time. With the limit of hand-overs another
+/// node gets it within the deadline, and without a limit it does not.
+#[test]
+fn hand_overs_without_a_limit_starve_other_nodes() {
+    for (hand_overs, is_served) in [(4, true), (u32::MAX, false)] {
+        let deadline = Duration::from_millis(2);
+        let config = Config { hand_overs, deadline, ..Config::SHERMAN };
+        let world = World::new(3, (1, 2, 1), 512, config);
+        world.first(|tree| async move { tree.insert(&key(1), &key(0)).await.unwrap() });
+        let (greedy, other) = (world.worker(0, 0), world.worker(1, 0));
+        for _ in 0..6 {
+            let tree = greedy.tree.clone();
+            drop(greedy.handle.spawn(async move {
+                for n in 0..10_000 {
+                    tree.update(&key(1), &key(n)).await.unwrap();
+                }
+            }));
+        }
+        let (tree, handle) = (other.tree, other.handle.clone());
+        let ended = world.run(other.handle.spawn(async move {
+            handle.sleep(Duration::from_micros(200)).await;
+            tree.update(&key(1), &[7; 8]).await
+        }));
+        match ended {
+            Ok(()) => assert!(is_served),
+            Err(ShermanError::Locked { holder, .. }) => {
+                assert!(!is_served);
+                assert_eq!(holder, ComputeNodeId::new(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// The holder of a lock dies at each of many times. What needs its lock fails by the deadline with
 /// the lock's name, and everything else goes on.
 #[test]

@@ -74,11 +74,18 @@ pub enum SeededBug {
     HearsOneAnswer,
     /// Nodes do not take the duty of a dead node over to write a line's changes back.
     LosesTheDuty,
+    /// A writer of Sherman's tree releases its lock before its write. This bug and those below have
+    /// an effect only in that tree.
+    ReleasesLocksFirst,
+    /// A leaf counts as the right one, whatever its fence keys are.
+    IgnoresFenceKeys,
+    /// A key is absent if a torn leaf does not show it.
+    TrustsTornLeaves,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 29] = [
+    pub const ALL: [SeededBug; 32] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -108,6 +115,9 @@ impl SeededBug {
         SeededBug::EvictsUnanswered,
         SeededBug::HearsOneAnswer,
         SeededBug::LosesTheDuty,
+        SeededBug::ReleasesLocksFirst,
+        SeededBug::IgnoresFenceKeys,
+        SeededBug::TrustsTornLeaves,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -128,7 +138,7 @@ impl SeededBug {
             }
             SeededBug::HearsOneAnswer => *homes = Some(|rules| rules.hears_all = false),
             SeededBug::LosesTheDuty => *homes = Some(|rules| rules.adopts = false),
-            // The clients, the network, the reclaiming nodes or the R-tree carry out the others.
+            // The clients, the network, the reclaiming nodes or the indexes carry out the others.
             _ => {}
         }
     }

@@ -296,6 +296,7 @@ impl Draw {
                     loaded: self.one_of(&[0, keys]),
                     dropped: self.one_of(&[0, 0, 20]),
                     entries_per_page: self.one_of(&[3, 3, 3, 0]),
+                    ..TreeLoad::default()
                 })
             }
         }

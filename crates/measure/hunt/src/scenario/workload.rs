@@ -229,6 +229,49 @@ pub struct TreeLoad {
     /// The most entries of a page, so that pages split often; 0 for as many as fit.
     #[serde(deserialize_with = "entries")]
     pub entries_per_page: u64,
+    /// The index.
+    #[serde(skip_serializing_if = "TreeIndex::is_blink")]
+    pub index: TreeIndex,
+    /// The lock words of each chunk, for an index without a coherent cache; 0 for as many as there
+    /// are.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>", skip_serializing_if = "is_zero")]
+    pub locks: u64,
+}
+
+/// The index of the workload `tree`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreeIndex {
+    /// The B-link tree over coherent memory.
+    #[default]
+    Blink,
+    /// Sherman's tree, with a check of torn reads that is right.
+    Sherman,
+    /// Sherman's tree with the published check, which misses torn reads.
+    Published,
+    /// FG+.
+    FgPlus,
+    /// FG.
+    Fg,
+}
+
+impl TreeIndex {
+    /// All indexes.
+    pub const ALL: [TreeIndex; 5] = [
+        TreeIndex::Blink,
+        TreeIndex::Sherman,
+        TreeIndex::Published,
+        TreeIndex::FgPlus,
+        TreeIndex::Fg,
+    ];
+
+    fn is_blink(&self) -> bool {
+        *self == TreeIndex::Blink
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// 0, or at least as many entries as a page needs to be split.
@@ -245,7 +288,14 @@ fn entries<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::
 
 impl Default for TreeLoad {
     fn default() -> Self {
-        TreeLoad { keys: 30, loaded: 0, dropped: 0, entries_per_page: 3 }
+        TreeLoad {
+            keys: 30,
+            loaded: 0,
+            dropped: 0,
+            entries_per_page: 3,
+            index: TreeIndex::Blink,
+            locks: 0,
+        }
     }
 }
 

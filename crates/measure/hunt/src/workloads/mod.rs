@@ -23,7 +23,7 @@ use std::rc::Rc;
 use latchwork_blink::Tree;
 use latchwork_cluster::Worker;
 
-use crate::scenario::{Scenario, Workload};
+use crate::scenario::{Scenario, TreeIndex, Workload};
 use crate::world::Observer;
 use client::Shared;
 use load::Load;
@@ -38,8 +38,11 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
         Workload::Lines(load) => Shared::load(lines::Lines::new(load), of, observer),
         Workload::Buffered(load) => Shared::load(buffered::Buffered::new(of, load), of, observer),
         Workload::Locks(load) => Shared::load(locks::Locks::new(load), of, observer),
-        Workload::Tree(load) => {
+        Workload::Tree(load) if load.index == TreeIndex::Blink => {
             Shared::load(tree::TreeWork::<Tree<Worker>>::new(load), of, observer)
+        }
+        Workload::Tree(load) => {
+            Shared::load(tree::TreeWork::<latchwork_sherman::Tree>::new(load), of, observer)
         }
         Workload::Rtree(load) => Shared::load(rtree::Boxes::new(of, load), of, observer),
         Workload::Memory(load) => Shared::load(memory::Memory::new(load), of, observer),

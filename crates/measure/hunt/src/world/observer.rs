@@ -70,6 +70,11 @@ pub(crate) trait Failing: fmt::Display {
             || matches!(self.of_memory(), Some(MemoryError::Pool(_) | MemoryError::Fabric(_)))
     }
 
+    /// Whether the index itself is at fault, and not what is below it.
+    fn is_of_index(&self) -> bool {
+        self.of_memory().is_none()
+    }
+
     /// The error of the fabric that caused this error, if there is one.
     fn of_fabric(&self) -> Option<VerbError> {
         match self.of_memory() {

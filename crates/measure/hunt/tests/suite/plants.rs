@@ -3,10 +3,10 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, RtreeLoad, WorkloadKind,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, RtreeLoad, TreeLoad, WorkloadKind,
 };
 use latchwork_hunt::{
-    FaultPlan, Network, Scenario, SeededBug, SwarmChoice, Workload, WorldCheck, run,
+    FaultPlan, Network, Scenario, SeededBug, SwarmChoice, TreeIndex, Workload, WorldCheck, run,
 };
 
 /// The scenario of a seed, with enough contention for bugs to show.
@@ -217,6 +217,40 @@ fn a_box_that_shrinks_under_an_insert_is_missed() {
 fn an_entry_that_moves_without_a_trace_is_found_nowhere_or_twice() {
     let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
     is_found(SeededBug::LeavesNoTrace, 20, &checks, boxes);
+}
+
+/// A world with Sherman's tree: many splits, a few locks, and words that arrive in any order.
+fn sherman(seed: u64) -> Scenario {
+    let index = TreeIndex::Sherman;
+    let load = TreeLoad { dropped: 5, index, locks: seed % 6, ..TreeLoad::default() };
+    Scenario { line_size: 512, workload: Workload::Tree(load), ..busy(seed) }
+}
+
+#[test]
+fn sherman_without_one_of_its_rules_is_found() {
+    let checks =
+        [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Values, WorldCheck::Error];
+    is_found(SeededBug::ReleasesLocksFirst, 20, &checks, sherman);
+    is_found(SeededBug::IgnoresFenceKeys, 20, &checks, sherman);
+    is_found(SeededBug::TrustsTornLeaves, 20, &checks, sherman);
+}
+
+/// The published check of torn reads is refuted, and the same worlds pass with tags in each word.
+#[test]
+fn the_published_check_of_sherman_is_refuted() {
+    let published = |seed| {
+        let mut scenario = sherman(seed);
+        if let Workload::Tree(load) = &mut scenario.workload {
+            load.index = TreeIndex::Published;
+        }
+        scenario
+    };
+    let failures: Vec<_> = (0..40).filter_map(|seed| run(&published(seed)).failure).collect();
+    let of_reads = [WorldCheck::Values, WorldCheck::Linearizability, WorldCheck::Tree];
+    assert!(failures.iter().any(|failure| of_reads.contains(&failure.check)), "{failures:?}");
+    for seed in 0..40 {
+        assert_eq!(run(&sherman(seed)).failure, None);
+    }
 }
 
 /// What a broken rule of the protocols with homes harms.

@@ -9,6 +9,7 @@
 mod calls;
 mod indexed;
 mod shared;
+mod sherman;
 
 use latchwork_blink::TreeStatistics;
 use latchwork_verbs::GlobalAddr;
@@ -85,7 +86,7 @@ impl<I: IndexLoad> Work for Indexed<I> {
             match client.index().validate().await {
                 Ok(statistics) => client.record(|record| record.statistics = Some(statistics)),
                 // Such an error says nothing about the index.
-                Err(error) if error.of_memory().is_some() => return Err(error),
+                Err(error) if !error.is_of_index() => return Err(error),
                 Err(error) => {
                     client.shared.observer.fail(WorldCheck::Tree, error.to_string());
                 }
@@ -104,7 +105,7 @@ impl<I: IndexLoad> Work for Indexed<I> {
     }
 
     fn lines_in_use(&self, record: &IndexRecord<I>) -> Option<u64> {
-        record.statistics.as_ref().map(I::Index::pages)
+        record.statistics.as_ref().and_then(I::Index::pages)
     }
 
     fn merge(record: &mut IndexRecord<I>, more: IndexRecord<I>) {

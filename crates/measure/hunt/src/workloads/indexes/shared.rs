@@ -10,6 +10,7 @@ use latchwork_index::{IndexError, OrderedIndex};
 use latchwork_rtree::{RTree, RTreeConfig, RTreeError, RTreeStatistics};
 use latchwork_verbs::GlobalAddr;
 
+use crate::scenario::{Scenario, TreeLoad};
 use crate::world::Failing;
 
 /// One worker's handle on an index.
@@ -32,7 +33,8 @@ pub(in crate::workloads) trait SharedIndex: Clone + 'static {
 
     async fn release_spares(&self) -> Result<(), Self::Error>;
 
-    fn pages(statistics: &Self::Statistics) -> u64;
+    /// The number of lines of the pages; `None` where the lines do not say that they are in use.
+    fn pages(statistics: &Self::Statistics) -> Option<u64>;
 
     fn entries(statistics: &Self::Statistics) -> u64;
 
@@ -73,8 +75,8 @@ macro_rules! shared_index {
                 <$index>::release_spares(self).await
             }
 
-            fn pages(statistics: &$statistics) -> u64 {
-                statistics.pages()
+            fn pages(statistics: &$statistics) -> Option<u64> {
+                Some(statistics.pages())
             }
 
             fn entries(statistics: &$statistics) -> u64 {
@@ -94,17 +96,26 @@ pub(in crate::workloads) type MapError<T> = <T as SharedIndex>::Error;
 pub(in crate::workloads) trait SharedMap:
     SharedIndex<Error: IndexError> + OrderedIndex<Error = MapError<Self>>
 {
-    /// The configuration of an index with at most this many entries in each page; 0 for as many as
-    /// fit.
-    fn config(entries_per_page: u64) -> Self::Config;
+    /// Whether all keys have one length, and all values.
+    const FIXED: bool = false;
+
+    /// Whether a change that has run may take effect after its call was dropped.
+    const CHANGES_LATE: bool = false;
+
+    /// What the handles of a world share, beside the index.
+    type Common: Default + 'static;
+
+    fn config(load: &TreeLoad, scenario: &Scenario, common: &Self::Common) -> Self::Config;
 
     /// Corrupts the root, for a seeded bug.
     async fn scribble(&self, member: &Member) -> Result<(), MapError<Self>>;
 }
 
 impl SharedMap for Tree<Worker> {
-    fn config(entries_per_page: u64) -> TreeConfig {
-        let most = (entries_per_page > 0).then_some(entries_per_page as u16);
+    type Common = ();
+
+    fn config(load: &TreeLoad, _scenario: &Scenario, (): &()) -> TreeConfig {
+        let most = (load.entries_per_page > 0).then_some(load.entries_per_page as u16);
         TreeConfig { max_entries_leaf: most, max_entries_inner: most, ..TreeConfig::default() }
     }
 

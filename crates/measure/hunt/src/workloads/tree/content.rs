@@ -4,20 +4,23 @@ use latchwork_history::calls::{MapKey, MapOperation, ObjectModel};
 use latchwork_index::{ErrorKind, IndexError};
 use latchwork_strict::strict_assert;
 
+use crate::workloads::indexes::SharedMap;
+
 /// The bytes of key number `n`, at most `u32::MAX`. Keys sort like their numbers. A key has 4 to 40
-/// bytes.
-pub(in crate::workloads) fn key(n: u64) -> Vec<u8> {
+/// bytes, and 16 where all keys of the index have one length.
+pub(in crate::workloads) fn key<T: SharedMap>(n: u64) -> Vec<u8> {
     let mut key = (n as u32).to_be_bytes().to_vec();
     strict_assert!(n <= u64::from(u32::MAX), "the number of a key does not fit");
-    key.resize(4 + (n % 4) as usize * 12, b'k');
+    let padding = if T::FIXED { 1 } else { (n % 4) as usize };
+    key.resize(4 + padding * 12, b'k');
     key
 }
 
 /// The number of a key.
-pub(in crate::workloads) fn number(bytes: &[u8]) -> Result<u64, String> {
+pub(in crate::workloads) fn number<T: SharedMap>(bytes: &[u8]) -> Result<u64, String> {
     let first: [u8; 4] = bytes.get(..4).and_then(|b| b.try_into().ok()).ok_or("a short key")?;
     let n = u64::from(u32::from_be_bytes(first));
-    if key(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
+    if key::<T>(n) == bytes { Ok(n) } else { Err(format!("a garbled key {bytes:02x?}")) }
 }
 
 /// The content of a value.
@@ -25,6 +28,8 @@ pub(in crate::workloads) fn number(bytes: &[u8]) -> Result<u64, String> {
 /// ```text
 ///   head 8 | tail 8 | filler that the tail determines, 0 to 40 bytes
 /// ```
+///
+/// The filler has 8 bytes where all values of the index have one length.
 ///
 /// A write of the whole value sets head and tail. A change in place sets only the head. Each head
 /// and each tail is written only once.
@@ -40,22 +45,27 @@ impl Content {
         Content { head: id, tail: id }
     }
 
-    pub(in crate::workloads) fn encode(self) -> Vec<u8> {
+    pub(in crate::workloads) fn encode<T: SharedMap>(self) -> Vec<u8> {
         let mut bytes = self.head.to_le_bytes().to_vec();
         bytes.extend_from_slice(&self.tail.to_le_bytes());
-        bytes.extend(std::iter::repeat_n(self.tail as u8, (self.tail % 6) as usize * 8));
+        let filler = if T::FIXED { 1 } else { (self.tail % 6) as usize };
+        bytes.extend(std::iter::repeat_n(self.tail as u8, filler * 8));
         strict_assert!(bytes.len() >= 16 && bytes.len().is_multiple_of(8));
         bytes
     }
 
     /// The content of `bytes`. Fails if the bytes are not one whole value.
-    pub(in crate::workloads) fn decode(bytes: &[u8]) -> Result<Content, String> {
+    pub(in crate::workloads) fn decode<T: SharedMap>(bytes: &[u8]) -> Result<Content, String> {
         let word = |at: usize| {
             let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
             word.map(u64::from_le_bytes).ok_or_else(|| format!("a short value {bytes:02x?}"))
         };
         let content = Content { head: word(0)?, tail: word(8)? };
-        if content.encode() == bytes { Ok(content) } else { Err(format!("torn: {bytes:02x?}")) }
+        if content.encode::<T>() == bytes {
+            Ok(content)
+        } else {
+            Err(format!("torn: {bytes:02x?}"))
+        }
     }
 }
 

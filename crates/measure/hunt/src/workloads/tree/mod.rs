@@ -5,7 +5,6 @@ mod content;
 mod operations;
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Bound;
 
 use latchwork_history::calls::MapOperation;
@@ -15,18 +14,18 @@ use super::client::Client;
 use super::indexes::{IndexLoad, Indexed, MapError, SharedMap};
 use crate::WorldCheck;
 use crate::scenario::{SeededBug, TreeLoad};
-use content::{Content, Operation, TreeKey, key};
+use content::{Operation, TreeKey};
 
-pub(super) use content::{inserted, known};
+pub(super) use content::{Content, inserted, key, known};
 
 /// Maximum number of waits for a line in one operation. This is an estimate: a scan may read every
 /// page.
 const ACCESSES_MAX: u32 = 200;
 
 /// The workload.
-pub(super) struct TreeWork<T> {
+pub(super) struct TreeWork<T: SharedMap> {
     load: TreeLoad,
-    index: PhantomData<T>,
+    common: T::Common,
 }
 
 #[derive(Clone, Copy)]
@@ -67,7 +66,7 @@ pub(super) struct Task {
 
 impl<T: SharedMap> TreeWork<T> {
     pub(super) fn new(load: &TreeLoad) -> Indexed<TreeWork<T>> {
-        Indexed::new(TreeWork { load: load.clone(), index: PhantomData })
+        Indexed::new(TreeWork { load: load.clone(), common: T::Common::default() })
     }
 }
 
@@ -82,13 +81,14 @@ impl<T: SharedMap> IndexLoad for TreeWork<T> {
     type Entry = (u64, Content);
 
     fn config(client: &Client<Indexed<Self>>) -> T::Config {
-        T::config(client.load().load.entries_per_page)
+        let TreeWork { load, common } = client.load();
+        T::config(load, &client.shared.scenario, common)
     }
 
     async fn fill(client: &Client<Indexed<Self>>, tree: &T) -> Result<(), MapError<T>> {
         let (loaded, invoked) = (client.load().load.loaded, client.now());
         let content = |n: u64| Content::unique(u64::MAX - n);
-        let entries = (0..loaded).map(|n| (key(n), content(n).encode()));
+        let entries = (0..loaded).map(|n| (key::<T>(n), content(n).encode::<T>()));
         tree.bulk_load(entries, 0.8).await?;
         for n in 0..loaded {
             let operation = MapOperation::Insert { value: content(n), inserted: true };
@@ -155,7 +155,7 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
         let (tree, mut got) = (self.index(), Vec::new());
         for n in 0..self.load().load.keys {
             let invoked = self.now();
-            let found = tree.get(&key(n)).await?.map(|bytes| self.whole(&bytes));
+            let found = tree.get(&key::<T>(n)).await?.map(|bytes| self.whole(&bytes));
             self.saw(n, invoked, found);
             got.extend(found.map(|content| (n, content)));
         }

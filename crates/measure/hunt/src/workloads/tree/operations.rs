@@ -27,7 +27,7 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn get(&self, n: u64) -> Result<(), MapError<T>> {
         let get = async {
-            let found = self.index().get(&key(n)).await?.map(|bytes| self.whole(&bytes));
+            let found = self.index().get(&key::<T>(n)).await?.map(|bytes| self.whole(&bytes));
             Ok(
                 match (self.shared.scenario.plant, self.own().remembered.replace(Some((n, found))))
                 {
@@ -47,7 +47,7 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn try_get(&self, n: u64) -> Result<(), MapError<T>> {
         let invoked = self.now();
-        if let Some(found) = self.index().try_get(&key(n), |value| value.to_vec()) {
+        if let Some(found) = self.index().try_get(&key::<T>(n), |value| value.to_vec()) {
             self.saw(n, invoked, found.map(|bytes| self.whole(&bytes)));
         }
         Ok(())
@@ -55,10 +55,14 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn insert(&self, n: u64) -> Result<(), MapError<T>> {
         let value = self.fresh();
-        self.call((n, self.polls()), self.index().insert(&key(n), &value.encode()), |answer| {
-            let inserted = inserted(answer)?;
-            Ok(Operation::Map(MapOperation::Insert { value, inserted }))
-        })
+        self.call(
+            (n, self.polls()),
+            self.index().insert(&key::<T>(n), &value.encode::<T>()),
+            |answer| {
+                let inserted = inserted(answer)?;
+                Ok(Operation::Map(MapOperation::Insert { value, inserted }))
+            },
+        )
         .await
     }
 
@@ -67,8 +71,8 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
         let forget = self.has_bug(SeededBug::Forgets) && self.below(4) == 0;
         let update = async {
             match forget {
-                true => Ok(self.index().get(&key(n)).await?.map(drop)),
-                false => known(Some(self.index().update(&key(n), &value.encode()).await)),
+                true => Ok(self.index().get(&key::<T>(n)).await?.map(drop)),
+                false => known(Some(self.index().update(&key::<T>(n), &value.encode::<T>()).await)),
             }
         };
         self.call((n, self.polls()), update, |answer| {
@@ -80,7 +84,8 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn update_range(&self, n: u64) -> Result<(), MapError<T>> {
         let head = self.fresh().head;
-        let update = async { self.index().update_range(&key(n), 0, &head.to_le_bytes()).await };
+        let update =
+            async { self.index().update_range(&key::<T>(n), 0, &head.to_le_bytes()).await };
         self.call((n, self.polls()), update, |answer| {
             Ok(Operation::SetHead { head, found: known(answer)?.is_some() })
         })
@@ -89,20 +94,24 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn upsert(&self, n: u64) -> Result<(), MapError<T>> {
         let value = self.fresh();
-        self.call((n, self.polls()), self.index().upsert(&key(n), &value.encode()), |answer| {
-            // The answer says whether the key was new: then the upsert counts as an insert,
-            // else as an update.
-            Ok(Operation::Map(match answer.transpose()? {
-                None => MapOperation::Upsert { value },
-                Some(true) => MapOperation::Insert { value, inserted: true },
-                Some(false) => MapOperation::Update { value, updated: true },
-            }))
-        })
+        self.call(
+            (n, self.polls()),
+            self.index().upsert(&key::<T>(n), &value.encode::<T>()),
+            |answer| {
+                // The answer says whether the key was new: then the upsert counts as an insert,
+                // else as an update.
+                Ok(Operation::Map(match answer.transpose()? {
+                    None => MapOperation::Upsert { value },
+                    Some(true) => MapOperation::Insert { value, inserted: true },
+                    Some(false) => MapOperation::Update { value, updated: true },
+                }))
+            },
+        )
         .await
     }
 
     pub(super) async fn remove(&self, n: u64) -> Result<(), MapError<T>> {
-        self.call((n, self.polls()), self.index().remove(&key(n)), |answer| {
+        self.call((n, self.polls()), self.index().remove(&key::<T>(n)), |answer| {
             let removed = answer.transpose()?.unwrap_or_default();
             Ok(Operation::Map(MapOperation::Remove { removed }))
         })
@@ -117,10 +126,14 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
             value.set_u64(0, head);
         };
         let invoked = self.now();
-        let key = key(n);
+        let key = key::<T>(n);
         let open = self.open(n, invoked, Operation::SetHead { head, found: true });
         let answer = drop_after(self.polls(), self.index().modify(&key, change)).await;
         let dropped = answer.is_none();
+        if dropped && T::CHANGES_LATE {
+            // The call stays open: the change takes effect later, or not at all.
+            return Ok(());
+        }
         known(answer)?;
         self.close(open);
         // The change may have run before the call was dropped. If the change has read the value, it
@@ -137,9 +150,9 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     pub(super) async fn replace(&self, n: u64) -> Result<(), MapError<T>> {
         let written = self.fresh();
-        let key = key(n);
+        let key = key::<T>(n);
         let replace = self.index().replace_with(&key, |old, new| {
-            new.extend_from_slice(&written.encode());
+            new.extend_from_slice(&written.encode::<T>());
             self.whole(&old.to_vec())
         });
         self.call((n, self.polls()), replace, |answer| {
@@ -153,8 +166,8 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
         let (limit, invoked) = (self.limit(), self.now());
         let (from, first) = match self.below(3) {
             0 => (Bound::Unbounded, 0),
-            1 => (Bound::Included(key(n)), n),
-            _ => (Bound::Excluded(key(n)), n + 1),
+            1 => (Bound::Included(key::<T>(n)), n),
+            _ => (Bound::Excluded(key::<T>(n)), n + 1),
         };
         let mut seen = Vec::new();
         let scan =
@@ -173,8 +186,8 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
         let (limit, invoked) = (self.limit(), self.now());
         let (from, end) = match self.below(3) {
             0 => (Bound::Unbounded, self.load().load.keys),
-            1 => (Bound::Included(key(n)), n + 1),
-            _ => (Bound::Excluded(key(n)), n),
+            1 => (Bound::Included(key::<T>(n)), n + 1),
+            _ => (Bound::Excluded(key::<T>(n)), n),
         };
         let mut seen = Vec::new();
         let scan = self.index().scan_down(
@@ -220,7 +233,7 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
 
     /// The content of `bytes`. Bytes that are not one whole value are a failure.
     pub(super) fn whole(&self, bytes: &[u8]) -> Content {
-        Content::decode(bytes).unwrap_or_else(|what| {
+        Content::decode::<T>(bytes).unwrap_or_else(|what| {
             self.wrong(WorldCheck::Values, format!("a value is {what}"));
             Content::unique(0)
         })
@@ -231,7 +244,7 @@ impl<T: SharedMap> Client<Indexed<TreeWork<T>>> {
         to: &mut Vec<(u64, Content)>,
     ) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> {
         |key, value| {
-            match number(key) {
+            match number::<T>(key) {
                 Ok(n) => to.push((n, self.whole(value))),
                 Err(what) => self.wrong(WorldCheck::Values, format!("a scan showed {what}")),
             }

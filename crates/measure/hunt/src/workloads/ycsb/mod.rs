@@ -21,7 +21,7 @@ use super::client::Client;
 use super::indexes::{IndexLoad, Indexed, MapError, Polls, SharedMap};
 use super::tree::{inserted, known};
 use crate::WorldCheck;
-use crate::scenario::{SeededBug, YcsbLoad};
+use crate::scenario::{SeededBug, TreeLoad, YcsbLoad};
 
 /// Maximum number of waits for a line in one operation. This is an estimate.
 const ACCESSES_MAX: u32 = 200;
@@ -74,7 +74,9 @@ impl<T: SharedMap> IndexLoad for Ycsb<T> {
     type Entry = ();
 
     fn config(client: &Client<Indexed<Self>>) -> T::Config {
-        T::config(client.load().load.entries_per_page)
+        let entries_per_page = client.load().load.entries_per_page;
+        let load = TreeLoad { entries_per_page, ..TreeLoad::default() };
+        T::config(&load, &client.shared.scenario, &T::Common::default())
     }
 
     async fn fill(client: &Client<Indexed<Self>>, tree: &T) -> Result<(), MapError<T>> {
