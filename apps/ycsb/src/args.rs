@@ -189,6 +189,7 @@ mod tests {
             ("--workload g", "--workload", "one of a, b, c, d, e, f"),
             ("--protocol mesi", "--protocol", "selcc, sel, gam and scalestore"),
             ("--load-by hand", "--load-by", "inserts, bulk"),
+            ("--node-size 1000", "--node-size", "a power of two from 512 to 16384"),
             ("--thread 3", "--thread", "--threads"),
             ("walk", "walk", ""),
         ]);

@@ -143,8 +143,7 @@ impl Settings {
         };
         let need = self.memory_need();
         flags.common.configure(&mut self.common, threads, &need)?;
-        self.index.configure(&self.common.cluster);
-        Ok(())
+        self.index.configure(&flags.index, &self.common.fabric, &self.common.cluster)
     }
 
     /// What the records need of memory. The data take the least, and pages are half full at worst.
@@ -387,10 +386,10 @@ mod tests {
             ("-p threadcount=5000", "threadcount=5000", "--threads"),
             ("--node-size 1024", "--node-size 1024", "--index sherman, fg-plus or fg"),
             ("--index sherman --protocol gam", "--protocol gam", "--index blink"),
-            ("--index fg --node-size 1000", "--node-size 1000", "1024"),
             ("--index sherman --node-size 512", "--node-size 512", "--node-size 8192"),
             ("--index sherman -p zeropadding=3", "zeropadding=3", "zeropadding=20"),
             ("--index fg-plus --leaf-check sound", "--leaf-check", "--leaf-write entry"),
+            ("--index sherman --lock-memory chip", "--lock-memory chip", "chip-memory=256K"),
             (
                 "--index sherman -p fieldlengthdistribution=uniform",
                 "fieldlengthdistribution",
@@ -424,6 +423,8 @@ mod tests {
             (shown("index"), shown("leaf_check")),
             ("\"sherman\"".into(), "\"sound\"".into())
         );
+        let on_chip = self::settings("--index sherman --chip-memory 256K").unwrap();
+        assert_eq!(on_chip.describe()["lock_memory"], "chip");
         let TableSettings::Sherman(sherman) = &settings.index else { panic!("another index") };
         assert_eq!(sherman.config.cache_bytes, 3 << 20);
         assert_eq!(self::settings("").unwrap().describe()["index"], "blink");

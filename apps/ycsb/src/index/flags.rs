@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use latchwork_cluster::{ClusterConfig, Protocol};
-use latchwork_harness::parse::whole;
+use latchwork_harness::parse::{line_size, whole};
 use latchwork_harness::{AppError, FabricChoice};
 use latchwork_sherman::{Check, Config, LockMemory, Shared};
 use latchwork_workload::ycsb::CoreWorkload;
@@ -43,6 +43,7 @@ impl IndexName {
 pub(crate) enum LockPlace {
     Node,
     Host,
+    Chip,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,35 +74,54 @@ pub(crate) struct IndexFlags {
         global = true,
         value_name = "NAME",
         default_value = "blink",
-        help_heading = "Index"
+        help_heading = "Cluster"
     )]
     pub(crate) index: IndexName,
-    /// Bytes of a node of sherman, fg-plus and fg: a power of two from 512 to 16384. [default:
+    /// Bytes of a node of sherman, fg-plus and fg. [default:
     /// 1024, or as many as four records need]
-    #[arg(long, global = true, value_name = "BYTES", help_heading = "Index")]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = node_size, hide = true, help_heading = "Settings: Index")]
     node_size: Option<u32>,
-    /// Where the locks of sherman, fg-plus and fg are: in each node, or in a table in host memory.
-    /// [default: host, and node for fg-plus and fg]
-    #[arg(long, global = true, value_name = "WHERE", help_heading = "Index")]
+    /// Where the locks of sherman, fg-plus and fg are: in each node, in a table in host memory, or
+    /// in a table on chip (see the setting chip-memory). [default: chip where it is set, else host;
+    /// node for fg-plus and fg]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHERE",
+        hide = true,
+        help_heading = "Settings: Index"
+    )]
     lock_memory: Option<LockPlace>,
     /// Words of a table of locks, at most. [default: 32768]
-    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1u64 << 32), help_heading = "Index")]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(1..=1u64 << 32), hide = true, help_heading = "Settings: Index")]
     locks: Option<u64>,
     /// Whether tasks of a compute node queue for a lock and hand it over. [default: on, and off for
     /// fg-plus and fg]
-    #[arg(long, global = true, value_name = "SWITCH", help_heading = "Index")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SWITCH",
+        hide = true,
+        help_heading = "Settings: Index"
+    )]
     local_locks: Option<Switch>,
     /// Whether a write and the release of its lock are one batch. [default: on, and off for fg-plus
     /// and fg]
-    #[arg(long, global = true, value_name = "SWITCH", help_heading = "Index")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "SWITCH",
+        hide = true,
+        help_heading = "Settings: Index"
+    )]
     combine: Option<Switch>,
     /// What a change of a leaf writes: one entry, or the whole sorted node. [default: entry, and
     /// node for fg-plus and fg]
-    #[arg(long, global = true, value_name = "WHAT", help_heading = "Index")]
+    #[arg(long, global = true, value_name = "WHAT", hide = true, help_heading = "Settings: Index")]
     leaf_write: Option<LeafWrite>,
     /// What shows a torn read of a leaf with entries: the versions that Sherman's paper publishes,
     /// which miss some, or a tag in each word. [default: sound]
-    #[arg(long, global = true, value_name = "HOW", help_heading = "Index")]
+    #[arg(long, global = true, value_name = "HOW", hide = true, help_heading = "Settings: Index")]
     leaf_check: Option<LeafCheck>,
 }
 
@@ -126,6 +146,14 @@ impl ShermanSettings {
         let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(node).or_insert_with(|| Shared::new(&self.config)))
     }
+}
+
+/// The bytes of a node, from a flag.
+fn node_size(text: &str) -> Result<u32, String> {
+    line_size(text)
+        .ok()
+        .filter(|size| NODE_SIZES.contains(size))
+        .ok_or_else(|| "use a power of two from 512 to 16384".to_owned())
 }
 
 fn usage(text: String) -> AppError {
@@ -225,12 +253,6 @@ impl IndexFlags {
         let sizes = || (9..=14).map(|bits| 1_u32 << bits);
         let least = sizes().find(|&size| fits(size).is_ok());
         let size = match self.node_size {
-            Some(size) if !size.is_power_of_two() || !NODE_SIZES.contains(&size) => {
-                let would_do = size.clamp(512, 16_384).next_power_of_two();
-                return Err(usage(format!(
-                    "--node-size {size}: use a power of two from 512 to 16384, such as {would_do}"
-                )));
-            }
             Some(size) => size,
             None => least.map_or(*NODE_SIZES.end(), |least| least.max(NODE_SIZE)),
         };
@@ -253,6 +275,7 @@ impl IndexFlags {
             config.lock_memory = match place {
                 LockPlace::Node => LockMemory::Node,
                 LockPlace::Host => LockMemory::Host,
+                LockPlace::Chip => LockMemory::Chip,
             };
         }
         config.locks = self.locks.unwrap_or(config.locks);
@@ -281,12 +304,33 @@ impl IndexFlags {
 
 impl TableSettings {
     /// Takes over what the cluster's flags decide.
-    pub(crate) fn configure(&mut self, cluster: &ClusterConfig) {
-        if let TableSettings::Sherman(settings) = self
-            && settings.config.cache_bytes > 0
-        {
-            settings.config.cache_bytes = cluster.cache_bytes;
+    ///
+    /// # Errors
+    /// Locks on chip, and memory nodes of this process without on-chip memory.
+    pub(crate) fn configure(
+        &mut self,
+        flags: &IndexFlags,
+        fabric: &FabricChoice,
+        cluster: &ClusterConfig,
+    ) -> Result<(), AppError> {
+        let TableSettings::Sherman(settings) = self else { return Ok(()) };
+        let config = &mut settings.config;
+        if config.cache_bytes > 0 {
+            config.cache_bytes = cluster.cache_bytes;
         }
+        if cluster.chip_bytes > 0
+            && flags.index == IndexName::Sherman
+            && flags.lock_memory.is_none()
+        {
+            config.lock_memory = LockMemory::Chip;
+        }
+        let is_joined = matches!(fabric, FabricChoice::Joined(_));
+        if config.lock_memory == LockMemory::Chip && cluster.chip_bytes == 0 && !is_joined {
+            return Err(usage(
+                "--lock-memory chip: the memory nodes have no on-chip memory; use --set chip-memory=256K, or --lock-memory host".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// The settings for a result document.
@@ -300,7 +344,7 @@ impl TableSettings {
             "lock_memory": match config.lock_memory {
                 LockMemory::Node => "node",
                 LockMemory::Host => "host",
-                LockMemory::Chip { .. } => "chip",
+                LockMemory::Chip => "chip",
             },
             "locks": config.locks,
             "local_locks": config.local_locks,

@@ -35,6 +35,9 @@ pub(super) struct Flag {
     pub(super) name: String,
     /// Whether the flag is a setting: `--set` sets it, and `--help` does not show it.
     pub(super) is_setting: bool,
+    /// Whether the setting chooses a variant of an index. The command line also takes such a
+    /// setting as a flag: `--combine on` beside `--index fg-plus`.
+    pub(super) is_of_index: bool,
     /// Whether the flag may be given several times.
     pub(super) is_list: bool,
     /// Whether the flag is on or off.
@@ -122,6 +125,7 @@ pub(super) fn of(command: &Command) -> Vec<Flag> {
             id: arg.get_id().to_string(),
             name: name.to_owned(),
             is_setting: group(arg).is_some(),
+            is_of_index: group(arg) == Some("Index"),
             is_list,
             is_switch: arg.is_require_equals_set() && arg.get_default_values() == ["false"],
             conflicts: conflicts.map(|other| other.get_id().to_string()).collect(),

@@ -171,7 +171,10 @@ pub fn command_line<C: CommandFactory + FromArgMatches>(
 /// The flags and settings that a command line gives.
 fn on_command_line(known: &Known<'_>, alone: &ArgMatches) -> Result<Vec<Given>, AppError> {
     let mut given = given::on_command_line(known.flags, alone);
-    let is_no_flag = |given: &&Given| given.flag.is_setting && !is_of_homes(&given.flag.name);
+    let is_no_flag = |given: &&Given| {
+        let flag = &given.flag;
+        flag.is_setting && !flag.is_of_index && !is_of_homes(&flag.name)
+    };
     if let Some(given) = given.iter().find(is_no_flag) {
         let (name, values) = (&given.flag.name, given.values.join(OsStr::new(",")));
         let line = format!(

@@ -22,15 +22,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "ycsb",
         flags: &[
-            "combine",
             "index",
-            "leaf-check",
-            "leaf-write",
             "load-by",
-            "local-locks",
-            "lock-memory",
-            "locks",
-            "node-size",
             "operations",
             "properties",
             "property",
@@ -39,7 +32,15 @@ pub(super) const PROGRAMS: &[Program] = &[
             "warmup",
             "workload",
         ],
-        settings: &[],
+        settings: &[
+            "combine",
+            "leaf-check",
+            "leaf-write",
+            "local-locks",
+            "lock-memory",
+            "locks",
+            "node-size",
+        ],
     },
     Program {
         name: "tpcc",
