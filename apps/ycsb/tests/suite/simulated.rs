@@ -48,7 +48,7 @@ fn workloads_are_right_in_every_step_between_two_trees() {
         "--index fg-plus --combine on --lock-memory host --local-locks on",
         "--index sherman",
         "--index sherman --locks 1",
-        "--index sherman --set chip-memory=1K",
+        "--index sherman --nic connectx5-chip --set chip-memory=1K",
     ] {
         for workload in ["a", "d", "e"] {
             run(&format!(

@@ -63,9 +63,15 @@ impl SimFabric {
     /// Ids count from 0.
     ///
     /// # Errors
-    /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`].
+    /// [`SetupError::Region`] and [`SetupError::TooManyMemoryNodes`]; with the times of a NIC also
+    /// [`SetupError::NoChip`].
     pub fn add_memory_node(&self, extent: impl Into<Extent>) -> Result<MemoryNodeId, SetupError> {
         let extent = extent.into();
+        if let Timing::Nic(profile) = &self.world.config.timing
+            && extent.chip_bytes > profile.chip_bytes.into()
+        {
+            return Err(SetupError::NoChip { bytes: extent.chip_bytes });
+        }
         let region = Region::zeroed(extent.region_bytes()?)?;
         let mut memory = self.world.memory.borrow_mut();
         let id = u16::try_from(memory.len()).map_err(|_| SetupError::TooManyMemoryNodes)?;

@@ -8,7 +8,8 @@ use latchwork_runtime::{ExecutorConfig, Handle, Poller, Time, VirtualWorker};
 use latchwork_simulation::{Kernel, RunEnd};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{
-    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, RegionKey, Target, WorkRequest,
+    CHIP_BASE, ComputeNodeId, Endpoint as _, Extent, LocalBuffer, MemoryNodeId, RegionKey, Target,
+    WorkRequest,
 };
 
 use super::world::{CalibrateError, LIMIT_SECONDS, config, zeroed};
@@ -32,6 +33,8 @@ pub(super) enum Spread {
     OneAddress,
     OneBucket,
     All,
+    /// The on-chip memory.
+    Chip,
 }
 
 /// The smallest size of each memory node, in bytes. READs, WRITEs and atomics are spread over this
@@ -112,7 +115,7 @@ impl Load {
         let fabric = SimFabric::new(&kernel, config(profile));
         let place = Place::new(profile, self.verb);
         for _ in 0..self.targets {
-            fabric.add_memory_node(place.memory as usize)?;
+            fabric.add_memory_node(place.extent())?;
         }
         let tally = Rc::new(Tally::default());
         let executor = ExecutorConfig {
@@ -183,6 +186,8 @@ impl Load {
 /// The sizes of the memories in bytes, and the offsets that verbs use.
 #[derive(Clone, Copy)]
 struct Place {
+    /// The first offset that verbs use.
+    start: u64,
     memory: u64,
     local: u64,
     /// The distance in bytes between two used offsets.
@@ -197,7 +202,7 @@ impl Place {
             Verb::Read(bytes) | Verb::Write(bytes) => {
                 let bytes = u64::from(bytes);
                 let memory = MEMORY_BYTES.max(bytes);
-                Place { memory, local: bytes, stride: bytes, offsets: memory / bytes }
+                Place { start: 0, memory, local: bytes, stride: bytes, offsets: memory / bytes }
             }
             Verb::Atomic(spread) => {
                 let bucket = 1 << profile.atomic_bucket_bits.max(3);
@@ -208,11 +213,23 @@ impl Place {
                         (bucket, fit.min(WORDS_OF_BUCKET))
                     }
                     Spread::All => (8, MEMORY_BYTES / 8),
+                    // A profile without on-chip memory has no word there, and the measurement is
+                    // refused with its memory node.
+                    Spread::Chip => (8, u64::from(profile.chip_bytes / 8).max(1)),
                 };
+                let start = if matches!(spread, Spread::Chip) { CHIP_BASE } else { 0 };
                 let memory = MEMORY_BYTES.max(stride * (offsets - 1) + 8);
-                Place { memory, local: 8, stride, offsets }
+                Place { start, memory, local: 8, stride, offsets }
             }
         }
+    }
+}
+
+impl Place {
+    /// The lengths of the memory of a memory node.
+    fn extent(&self) -> Extent {
+        let chip_bytes = if self.start == 0 { 0 } else { self.stride * self.offsets };
+        Extent { bytes: self.memory, chip_bytes }
     }
 }
 
@@ -248,8 +265,9 @@ impl Poster {
     }
 
     fn post_as(&self, endpoint: &mut SimEndpoint, token: u64) {
-        let remote = self.kernel.random_below(self.place.offsets) * self.place.stride;
-        strict_assert!(remote + 8 <= self.place.memory, "a request leaves the memory of the load");
+        let offset = self.kernel.random_below(self.place.offsets) * self.place.stride;
+        strict_assert!(offset + 8 <= self.place.memory, "a request leaves the memory of the load");
+        let remote = self.place.start + offset;
         let local = |len| LocalBuffer { region: self.region, offset: 0, len };
         let request = match self.load.verb {
             Verb::Read(len) => WorkRequest::Read { remote, local: local(len) },

@@ -95,6 +95,7 @@ fn figure(profile: &NicProfile, measure: Measure, bytes: u32) -> Result<f64, Cal
         AtomicOneAddress => atomic(Spread::OneAddress),
         AtomicOneBucket => atomic(Spread::OneBucket),
         AtomicManyAddresses => atomic(Spread::All),
+        AtomicOnChip => atomic(Spread::Chip),
         ReadBandwidth => read().streaming(),
         WriteBandwidth => write().streaming(),
     };

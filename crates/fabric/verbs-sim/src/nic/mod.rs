@@ -14,8 +14,8 @@
 //! A batch that waits in no queue makes two events: the effect of its requests, and the visible
 //! completion. The time of the first event assumes that the responder's queues are empty. If they
 //! are not, the effect gets a third event of its own. Each new attempt at a full inbox is one more
-//! event. Unless an inbox is full, all requests of a batch take effect together, at the time of the
-//! last request.
+//! event. With a limit of waiting atomics, the first event is the arrival. Unless an inbox is full,
+//! all requests of a batch take effect together, at the time of the last request.
 
 mod flight;
 mod queues;
@@ -32,7 +32,7 @@ use crate::event::Event;
 use crate::flight::{Begin, Fate, Flight};
 use crate::world::World;
 use queues::{Bucket, behind};
-use times::{PS_PER_NS, Ps, outgoing_bytes, ps, response_bytes, time};
+use times::{PS_PER_NS, Ps, is_on_chip, outgoing_bytes, ps, response_bytes, time};
 
 pub(crate) use flight::NicFlight;
 pub(crate) use queues::{NicQueues, QueuePairs};
@@ -57,21 +57,26 @@ impl Service {
         let mut service = Service { effective: at, changed: at, responded: at };
         for request in requests {
             let (sent, answered) = (outgoing_bytes(request), response_bytes(request));
+            let is_on_chip = is_on_chip(request);
+            // On-chip memory takes none of the times of host memory.
+            let of_host = |time: Ps| if is_on_chip { 0 } else { time };
             let ready = match nic {
                 Some(nic) => {
                     let here = nic.incoming.pass_on(at, times.wire(sent));
-                    nic.serving(times).pass(here, times.serve(request))
+                    let taken_in = nic.places.take_in(times.places, here);
+                    nic.serving(times).pass(taken_in, times.serve(request))
                 }
                 None => at + times.serve(request),
             };
             match request.kind() {
                 WorkRequestKind::Write | WorkRequestKind::Send => {
-                    let effective = ready + times.packet(sent) + times.write;
+                    let effective = ready + times.packet(sent) + of_host(times.write);
                     service.effective = service.effective.max(effective);
                     service.changed = service.effective;
                 }
                 WorkRequestKind::Atomic => {
-                    let ready = service.effective.max(ready + times.atomic_fetch);
+                    let ready = service.effective.max(ready + of_host(times.atomic_fetch));
+                    let takes = if is_on_chip { times.chip_atomic } else { times.atomic };
                     let word = request.remote().map_or(0, |(offset, _)| offset);
                     let bucket = word & times.bucket_mask;
                     service.effective = match nic {
@@ -79,17 +84,22 @@ impl Service {
                             let mut buckets = nic.buckets.borrow_mut();
                             let Bucket { queue, last, same } = buckets.entry(bucket).or_default();
                             let warm = last.replace(word) == Some(word);
-                            let cold = if warm { 0 } else { times.atomic_cold };
-                            *same += if warm { times.atomic } else { 0 };
-                            queue.pass(ready, times.atomic + cold)
+                            let cold = if warm { 0 } else { of_host(times.atomic_cold) };
+                            *same += if warm { takes } else { 0 };
+                            let done = queue.pass(ready, takes + cold);
+                            let begins = done - takes - cold;
+                            if begins > ready {
+                                nic.places.keep_until(times.places, begins);
+                            }
+                            done
                         }
-                        None => ready + times.atomic,
+                        None => ready + takes,
                     };
                     service.changed = service.effective;
                 }
                 WorkRequestKind::Read => {
                     let begins = service.changed.max(ready);
-                    let fetched = begins + times.read + times.packet(answered);
+                    let fetched = begins + of_host(times.read) + times.packet(answered);
                     service.effective = service.effective.max(fetched);
                 }
             }
@@ -137,6 +147,10 @@ impl World {
             pairs.with(pair, |pair| {
                 let arrived = behind(arrived, &mut pair.arrived);
                 flight.nic.arrived = Some(arrived);
+                if times.places > 0 {
+                    // The places are taken in the order of arrival, so the event is the arrival.
+                    return arrived;
+                }
                 let service = Service::new(&times, None, arrived, requests);
                 behind(service.effective, &mut pair.expected)
             })

@@ -1,7 +1,7 @@
 //! The queues of a NIC, and the queue pairs on which batches keep their order.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use latchwork_strict::strict_assert;
 
@@ -19,6 +19,47 @@ pub(crate) struct NicQueues {
     /// The used buckets of atomics, by the low bits of the address. Atomics of one bucket are
     /// serialised (Sherman 3.2.2).
     pub(super) buckets: RefCell<BTreeMap<u64, Bucket>>,
+    pub(super) places: Places,
+}
+
+/// The places of a responder for atomics that wait for their bucket. While all places are taken,
+/// the responder takes in no request.
+#[derive(Default)]
+pub(super) struct Places {
+    /// The times at which the last atomics leave their places, in order; not more times than
+    /// places.
+    leave: RefCell<VecDeque<Ps>>,
+}
+
+impl Places {
+    /// The time at which the responder takes in a request that arrives at `at`. Without places
+    /// there is no limit.
+    #[inline]
+    pub(super) fn take_in(&self, places: usize, at: Ps) -> Ps {
+        if places == 0 {
+            return at;
+        }
+        let leave = self.leave.borrow();
+        match leave.front() {
+            Some(first) if leave.len() == places => at.max(*first),
+            _ => at,
+        }
+    }
+
+    /// Keeps a place for an atomic that was taken in, until its turn at `until`.
+    pub(super) fn keep_until(&self, places: usize, until: Ps) {
+        if places == 0 {
+            return;
+        }
+        let mut leave = self.leave.borrow_mut();
+        if leave.len() == places {
+            // The atomic was taken in when the first of them left.
+            leave.pop_front();
+        }
+        let behind = leave.partition_point(|other| *other <= until);
+        leave.insert(behind, until);
+        strict_assert!(leave.len() <= places, "more atomics wait than there are places");
+    }
 }
 
 /// The atomics of one bucket, which exclude each other.
@@ -162,6 +203,18 @@ mod tests {
         assert_eq!(queue.pass(1_000, 10), 1_010);
         assert_eq!(queue.pass(100, 10), 120, "not behind 1010");
         assert_eq!(queue.pass(1_000, 10), 1_030);
+    }
+
+    #[test]
+    fn a_request_is_taken_in_when_an_atomic_leaves_its_place() {
+        let places = Places::default();
+        places.keep_until(2, 300);
+        assert_eq!(places.take_in(2, 10), 10, "one place is free");
+        places.keep_until(2, 200);
+        assert_eq!([10, 250].map(|at| places.take_in(2, at)), [200, 250]);
+        places.keep_until(2, 500);
+        assert_eq!([10, 300].map(|at| places.take_in(2, at)), [300, 300]);
+        assert_eq!(places.take_in(0, 10), 10, "no limit");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{Message, WORD, WorkRequest, WorkRequestKind};
+use latchwork_verbs::{CHIP_BASE, Message, WORD, WorkRequest, WorkRequestKind};
 
 use crate::profile::NicProfile;
 
@@ -52,6 +52,10 @@ pub(crate) struct NicTimes {
     pub(super) atomic: Ps,
     pub(super) atomic_cold: Ps,
     pub(super) bucket_mask: u64,
+    /// The time of an atomic on on-chip memory, at the engine and in its bucket.
+    pub(super) chip_atomic: Ps,
+    /// The places for atomics that wait for their bucket; 0 for no limit.
+    pub(super) places: usize,
     pub(super) completion: Ps,
     pub(super) queue_pairs: usize,
     pub(super) shared_engine: bool,
@@ -85,6 +89,8 @@ impl NicTimes {
             atomic: ns(profile.atomic_ns),
             atomic_cold: ns(profile.atomic_cold_ns),
             bucket_mask: (1 << profile.atomic_bucket_bits.min(63)) - 1,
+            chip_atomic: per_million(profile.chip_atomic_rate_mops),
+            places: profile.atomics_waiting_max as usize,
             completion: ns(profile.completion_ns),
             queue_pairs: profile.queue_pairs.max(1) as usize,
             shared_engine: profile.engines == 1,
@@ -124,6 +130,7 @@ impl NicTimes {
         match request.kind() {
             WorkRequestKind::Write | WorkRequestKind::Send => self.serve,
             WorkRequestKind::Read => self.serve_read,
+            WorkRequestKind::Atomic if is_on_chip(request) => self.chip_atomic,
             WorkRequestKind::Atomic => self.serve_atomic,
         }
     }
@@ -153,6 +160,7 @@ impl NicTimes {
             &mut self.atomic_fetch,
             &mut self.atomic,
             &mut self.atomic_cold,
+            &mut self.chip_atomic,
             &mut self.completion,
         ];
         times.into_iter().for_each(|time| *time = time.saturating_mul(slowness).min(LONGEST));
@@ -162,6 +170,12 @@ impl NicTimes {
         );
         self
     }
+}
+
+/// Whether a request is for on-chip memory, which the NIC reaches without PCIe.
+#[inline]
+pub(super) fn is_on_chip(request: &WorkRequest) -> bool {
+    request.remote().is_some_and(|(offset, _)| offset >= CHIP_BASE)
 }
 
 /// The payload bytes that a request carries to the responder.

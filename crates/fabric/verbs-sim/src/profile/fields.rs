@@ -82,6 +82,14 @@ pub(super) fn bucket_bits<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::
     small(from, 0..=32, "a number of address bits, 0 to 32")
 }
 
+pub(super) fn places<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    small(from, 0..=65_536, "a number of atomics, 0 (no limit) to 65536")
+}
+
+pub(super) fn chip<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    small(from, 0..=1 << 30, "a number of bytes, 0 (none) to 1073741824")
+}
+
 pub(super) fn queue_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     small(from, 1..=100, "a number of queue pairs, 1 to 100")
 }

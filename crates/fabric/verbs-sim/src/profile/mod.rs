@@ -94,6 +94,19 @@ pub struct NicProfile {
     /// serialised (Sherman 3.2.2). With 0 a NIC executes one atomic at a time.
     #[serde(deserialize_with = "fields::bucket_bits")]
     pub atomic_bucket_bits: u32,
+    /// Places of a NIC, as responder, for atomics that wait for their bucket; 0 for no limit. While
+    /// all places are taken, the responder takes in no request of any kind.
+    #[serde(default, deserialize_with = "fields::places")]
+    pub atomics_waiting_max: u32,
+    /// Bytes of on-chip memory that a NIC offers; 0 for none. Requests to this memory take none of
+    /// the times of host memory: `write_ns`, `read_ns`, `atomic_fetch_ns`, `atomic_ns`,
+    /// `atomic_cold_ns`.
+    #[serde(default, deserialize_with = "fields::chip")]
+    pub chip_bytes: u32,
+    /// Rate of atomics on on-chip memory that a NIC can serve. Such an atomic occupies its bucket
+    /// for the time of one at this rate.
+    #[serde(default = "chip_rate", deserialize_with = "fields::rate")]
+    pub chip_atomic_rate_mops: f64,
     /// Time from the arrival of the response until the CPU can see the completion.
     #[serde(deserialize_with = "fields::nanos")]
     pub completion_ns: u64,
@@ -111,6 +124,11 @@ pub struct NicProfile {
     /// Published measurements of such NICs. Only calibration uses them.
     #[serde(default)]
     pub published: Vec<Published>,
+}
+
+/// The rate of atomics on the on-chip memory of a ConnectX-5 (Sherman 4.3).
+fn chip_rate() -> f64 {
+    110.0
 }
 
 /// CPU times of a worker, in nanoseconds.
@@ -153,9 +171,43 @@ const EMBEDDED: [(&str, &str); 3] = [
     ("ethernet10g", include_str!("../../profiles/ethernet10g.toml")),
 ];
 
+/// A change of a profile.
+type Change = fn(&mut NicProfile);
+
+/// The profiles of the crate that are `connectx5` with changes, as name and changes.
+const CHANGED: [(&str, Change); 2] =
+    [("connectx5-chip", add_chip), ("connectx5-stalling", add_chip_and_places)];
+
+/// The places are not published: as many as READs and atomics that one connection may have under
+/// way, `max_qp_rd_atom` of `ibv_devinfo`. The number was chosen once, and is fitted to nothing.
+fn add_chip_and_places(profile: &mut NicProfile) {
+    add_chip(profile);
+    profile.atomics_waiting_max = profile.reads_max;
+}
+
+/// Sherman, section 4.3: "256kB on-chip memory is available", and its atomics reach 110 Mops.
+fn add_chip(profile: &mut NicProfile) {
+    profile.chip_bytes = 256 << 10;
+    profile.chip_atomic_rate_mops = chip_rate();
+    profile.published.push(Published {
+        measure: Measure::AtomicOnChip,
+        bytes: 8,
+        value: 110.0,
+        unit: Unit::MillionPerSecond,
+        tolerance: 0.05,
+        source: "SHERMAN, section 4.3: compare-and-swap on on-chip memory".to_owned(),
+    });
+}
+
 impl NicProfile {
     /// The names that [`NicProfile::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
+        NicProfile::kinds().chain(CHANGED.iter().map(|(name, _)| *name))
+    }
+
+    /// The names of the profiles of different kinds of NICs: all but those that are another one
+    /// with changes. Hunts draw from them, so their order does not change.
+    pub fn kinds() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
@@ -164,6 +216,12 @@ impl NicProfile {
     /// # Errors
     /// [`ProfileError::Unknown`].
     pub fn named(name: &str) -> Result<NicProfile, ProfileError> {
+        if let Some((_, change)) = CHANGED.iter().find(|(known, _)| *known == name) {
+            let mut profile = NicProfile::named("connectx5")?;
+            name.clone_into(&mut profile.name);
+            change(&mut profile);
+            return Ok(profile);
+        }
         let Some((_, text)) = EMBEDDED.iter().find(|(known, _)| *known == name) else {
             let known = NicProfile::names().collect::<Vec<_>>().join(", ");
             return Err(ProfileError::Unknown { name: name.to_owned(), known });

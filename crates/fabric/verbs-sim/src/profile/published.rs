@@ -93,6 +93,8 @@ pub enum Measure {
     AtomicOneBucket,
     /// Atomics of many nodes on words all over the memory.
     AtomicManyAddresses,
+    /// Atomics of many nodes on words all over the on-chip memory.
+    AtomicOnChip,
     /// The bytes per second of READs from one node to another.
     ReadBandwidth,
     /// The bytes per second of WRITEs from one node to another.
@@ -114,7 +116,8 @@ impl Measure {
     pub(crate) const fn fixed_bytes(self) -> Option<u32> {
         use Measure::*;
         match self {
-            AtomicLatency | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses => Some(8),
+            AtomicLatency | AtomicOneAddress | AtomicOneBucket | AtomicManyAddresses
+            | AtomicOnChip => Some(8),
             SendOneWay => Some((Message::WORDS * WORD) as u32),
             _ => None,
         }
@@ -140,6 +143,7 @@ impl fmt::Display for Measure {
             AtomicOneAddress => "atomics, one address",
             AtomicOneBucket => "atomics, one bucket",
             AtomicManyAddresses => "atomics, many addresses",
+            AtomicOnChip => "atomics, on chip",
             ReadBandwidth => "READ bandwidth",
             WriteBandwidth => "WRITE bandwidth",
         })

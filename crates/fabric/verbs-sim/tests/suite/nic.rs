@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use latchwork_verbs::contract::{Harness, Script};
 use latchwork_verbs::{
-    ComputeNodeId, LocalBuffer, MemoryNodeId, Message, RegionKey, SetupError, Target, VerbError,
-    WorkRequest,
+    CHIP_BASE, ComputeNodeId, LocalBuffer, MemoryNodeId, Message, RegionKey, SetupError, Target,
+    VerbError, WorkRequest,
 };
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig};
 
@@ -138,6 +138,61 @@ fn atomics_of_one_bucket_wait_for_each_other_and_others_do_not() {
     assert_eq!(time(cold, vec![(1, batches)]), many(64) + 32 * 50, "each its word from memory");
     let spread = many(8);
     assert!(spread <= 4 * 400 + 3_000, "eight buckets: {spread}");
+}
+
+#[test]
+fn on_chip_memory_takes_no_time_of_host_memory_and_its_atomics_exclude_each_other() {
+    let way = |effect: u64| 10 + 1000 + 10 + effect + 1000 + 100;
+    let local = LocalBuffer { region: RegionKey(0), offset: 0, len: 8 };
+    assert_eq!(one(WorkRequest::Read { remote: CHIP_BASE, local }), way(0) + 8);
+    assert_eq!(one(WorkRequest::Write { remote: CHIP_BASE, local }), way(0) + 8);
+    // 100 M/s: 10 ns at the engine, and 10 ns in the bucket.
+    assert_eq!(one(add(CHIP_BASE)), way(10) + 8 + 8);
+    let rate = |chip_atomic_rate_mops, stride: u64| {
+        let profile = NicProfile { queue_pairs: 32, chip_atomic_rate_mops, ..profile() };
+        time(profile, vec![(1, (0..32).map(|i| vec![add(CHIP_BASE + i * stride)]).collect())])
+    };
+    // With 2 M/s an atomic takes 500 ns at the engine, which all share.
+    assert_eq!(rate(2.0, 8), rate(2.0, 0));
+    assert!((32 * 500..32 * 500 + 4_000).contains(&rate(2.0, 8)), "{}", rate(2.0, 8));
+    // Atomics on host memory hold one on chip up, which comes later, only in its bucket.
+    let both = |word| {
+        let profile = NicProfile { queue_pairs: 32, ..profile() };
+        let late = vec![vec![write(2048), add(CHIP_BASE)]];
+        time(profile, vec![(1, (0..32).map(|_| vec![add(word)]).collect()), (2, late)])
+    };
+    assert_eq!(both(0), both(8) + 10, "the last of its bucket, and not in it");
+}
+
+#[test]
+fn while_waiting_atomics_have_all_places_a_responder_takes_in_nothing() {
+    let limited = |atomics_waiting_max| NicProfile { atomics_waiting_max, ..profile() };
+    // Three atomics on one word, and then a READ, each on its own queue pair. They arrive at 1018,
+    // 1028, 1038 and 1040 ns, and the READ is so long that it ends last.
+    let read_behind = |atomics_waiting_max| {
+        let profile = NicProfile { queue_pairs: 4, ..limited(atomics_waiting_max) };
+        let batches = [add(0), add(0), add(0), read(4096)].map(|request| vec![request]);
+        time(profile, vec![(1, batches.into())])
+    };
+    // The bucket takes the atomics at 1228, 1628 and 2028. The second and the third wait. With two
+    // places the READ waits until 1628, when the second leaves its place: it is served at 1638. On
+    // a free NIC it is served at 1058, behind the third. With one place the third is taken in at
+    // 1628, and the READ at 2028: served at 2038. Its response has 4096 bytes, and then come the
+    // responses of `later` atomics, of 8 bytes each. `first` are those of atomics before it.
+    let end = |served: u64, first: u64, later: u64| {
+        served + 500 + 8 * first + 4096 + 8 * later + 1000 + 100
+    };
+    let free = read_behind(1000);
+    assert_eq!(free, end(1058, 1, 3));
+    assert_eq!(read_behind(3), free);
+    assert_eq!(read_behind(2), end(1638, 1, 1));
+    assert_eq!(read_behind(1), end(2038, 0, 0));
+    // Without waiting atomics the limit changes nothing.
+    for request in [read(1024), write(1024), add(0), add(CHIP_BASE)] {
+        assert_eq!(time(limited(1), vec![(1, vec![vec![request]])]), one(request));
+    }
+    let others = |profile| time(profile, vec![(1, (0..8).map(|i| vec![add(i * 8)]).collect())]);
+    assert_eq!(others(limited(1)), others(limited(0)), "each in a bucket of its own");
 }
 
 #[test]

@@ -64,6 +64,26 @@ fn a_good_profile_is_read() {
 }
 
 #[test]
+fn keys_of_on_chip_memory_and_places_may_be_left_out() {
+    let without = NicProfile::parse(GOOD, "nowhere.toml").unwrap();
+    let keys = |profile: &NicProfile| (profile.atomics_waiting_max, profile.chip_bytes);
+    assert_eq!(keys(&without), (0, 0));
+    let with = |line: &str| {
+        let text = GOOD.replace("[cpu]", &format!("{line}\n\n[cpu]"));
+        NicProfile::parse(&text, "nowhere.toml").map_err(|error| error.to_string())
+    };
+    assert_eq!(keys(&with("atomics_waiting_max = 16").unwrap()), (16, 0));
+    let chip = with("chip_bytes = 65536\nchip_atomic_rate_mops = 50").unwrap();
+    assert_eq!((keys(&chip), chip.chip_atomic_rate_mops), ((0, 65536), 50.0));
+    for (line, problem) in [
+        ("atomics_waiting_max = -1", "must be a number of atomics, 0 (no limit) to 65536"),
+        ("chip_bytes = 1.5", "must be a number of bytes, 0 (none) to 1073741824"),
+    ] {
+        assert_eq!(with(line).unwrap_err(), format!("nowhere.toml:27: {line}: {problem}"));
+    }
+}
+
+#[test]
 fn the_profiles_that_come_along_are_read_under_their_names() {
     assert!(NicProfile::names().count() >= 3);
     for name in NicProfile::names() {
@@ -71,6 +91,13 @@ fn the_profiles_that_come_along_are_read_under_their_names() {
         assert_eq!(profile.name, name);
         assert_eq!(NicProfile::named(name).unwrap(), profile);
     }
+    let additions = |name: &str| {
+        let profile = NicProfile::named(name).unwrap();
+        (profile.chip_bytes, profile.atomics_waiting_max)
+    };
+    assert_eq!(additions("connectx5"), (0, 0));
+    assert_eq!(additions("connectx5-chip"), (256 << 10, 0));
+    assert_eq!(additions("connectx5-stalling"), (256 << 10, 16));
 }
 
 /// A text of [`GOOD`], its replacement, and the resulting error. `…` stands for a list of all
@@ -226,7 +253,7 @@ fn what_is_wrong_is_one_line_that_says_where() {
 fn an_unknown_name_and_an_unreadable_file_are_reported() {
     let error = NicProfile::find("connectx9").unwrap_err().to_string();
     let expected = "no NIC profile is called `connectx9`: give one of connectx3, connectx5, \
-                    ethernet10g, or the path of a profile file";
+                    ethernet10g, connectx5-chip, connectx5-stalling, or the path of a profile file";
     assert_eq!(error, expected);
     let error = NicProfile::find(env!("CARGO_MANIFEST_DIR")).unwrap_err().to_string();
     assert!(error.ends_with(": it is a directory; name a file"), "{error}");

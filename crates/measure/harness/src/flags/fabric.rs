@@ -48,8 +48,8 @@ pub struct FabricFlags {
         help_heading = "Cluster"
     )]
     pub fabric: FabricKind,
-    /// The kind of NIC of a simulated network: connectx3, connectx5, ethernet10g, or the file of a
-    /// profile. [default: connectx3]
+    /// The kind of NIC of a simulated network: connectx3, connectx5, ethernet10g, connectx5-chip,
+    /// connectx5-stalling, or the file of a profile. [default: connectx3]
     #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NicChoice::find, help_heading = "Cluster")]
     pub nic: Option<NicChoice>,
     /// Flags of RDMA devices.

@@ -225,7 +225,7 @@ impl Draw {
             return self.one_of(&of.networks);
         }
         if self.chance(5) {
-            let names: Vec<_> = NicProfile::names().collect();
+            let names: Vec<_> = NicProfile::kinds().collect();
             return Network::Nic(self.one_of(&names).to_owned());
         }
         self.one_of(&[Network::Calm, Network::Rough, Network::Harsh])

@@ -200,7 +200,7 @@ fn a_seed_above_the_signed_integers_survives_being_written_and_read() {
 
 #[test]
 fn the_profile_of_a_nic_is_a_network() {
-    for name in ["connectx3", "connectx5", "ethernet10g"] {
+    for name in ["connectx3", "connectx5", "ethernet10g", "connectx5-stalling"] {
         let text = format!("network = \"{name}\"\ncompute_nodes = 4");
         let scenario = Scenario::parse(&text).expect("a good scenario");
         assert_eq!(run(&scenario).failure, None, "{name}");

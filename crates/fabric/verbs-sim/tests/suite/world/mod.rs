@@ -6,7 +6,8 @@ use std::sync::Arc;
 use latchwork_runtime::{ExecutorConfig, Handle, VirtualWorker};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::contract::{
-    COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_NODES, REGION_BYTES, Script, memory_extent,
+    CHIP_BYTES, COMPUTE_NODES, Harness, INBOX_CAPACITY, MEMORY_NODES, REGION_BYTES, Script,
+    memory_extent,
 };
 use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Region, Target};
 use latchwork_verbs_sim::{CpuProfile, NicProfile, SimConfig, SimFabric};
@@ -66,6 +67,9 @@ pub(crate) fn profile() -> NicProfile {
         atomic_ns: 400,
         atomic_cold_ns: 0,
         atomic_bucket_bits: 6,
+        atomics_waiting_max: 0,
+        chip_bytes: CHIP_BYTES as u32,
+        chip_atomic_rate_mops: 100.0,
         completion_ns: 100,
         queue_pairs: 1,
         reads_max: 16,
