@@ -92,7 +92,8 @@ impl Blueprint {
                 let cache =
                     Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
                         .with_replacement(config.node.replacement_policy());
-                match own_memory(config, id) {
+                let beside = config.colocate.then_some(MemoryNodeId(id.index() as u16));
+                match own_memory(config, id).or(beside) {
                     Some(own) => fabric.add_compute_node_at(id, own)?,
                     None => fabric.add_compute_node(id)?,
                 }

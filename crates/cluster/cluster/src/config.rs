@@ -39,6 +39,9 @@ pub struct ClusterConfig {
     /// default there is none. In a cluster of processes each memory node has a size of its own, and
     /// [`Port::extent`](latchwork_fabric::Port::extent) gives it.
     pub chip_bytes: u64,
+    /// Whether each compute node shares the NIC of the memory node with its index, as on servers
+    /// that have both. The two then also share the faults of a NIC. Only a simulation has NICs.
+    pub colocate: bool,
     /// The size of each compute node's cache in bytes, with all its metadata.
     pub cache_bytes: usize,
     /// The number of lines in each compute node's cache. If it is set, `cache_bytes` is ignored.
@@ -82,6 +85,7 @@ impl Default for ClusterConfig {
             sweep_tasks: 2,
             memory_bytes: 1 << 30,
             chip_bytes: 0,
+            colocate: false,
             cache_bytes: 256 << 20,
             cache_frames: None,
             prefault: false,
@@ -140,6 +144,20 @@ pub enum ConfigError {
         /// The memory nodes.
         memory: usize,
     },
+    /// Compute nodes are to share NICs with memory nodes, and not each has a memory node.
+    #[error(
+        "colocate with {compute} compute and {memory} memory nodes is impossible: each compute node shares the NIC of one \
+         memory node, so use {compute} memory nodes or more"
+    )]
+    Colocate {
+        /// The compute nodes.
+        compute: usize,
+        /// The memory nodes.
+        memory: usize,
+    },
+    /// Nodes share NICs only in a simulation.
+    #[error("colocate needs a simulation: leave it out")]
+    ColocateElsewhere,
     /// A setting of agents was changed, and there are none.
     #[error("{setting} needs agents: use home memory, or leave it out")]
     NoAgents {
@@ -292,6 +310,10 @@ impl ClusterConfig {
             let (protocol, given) = (self.protocol, self.compute_nodes + self.memory_nodes);
             return Err(ConfigError::Agents { protocol, given });
         }
+        if self.colocate && self.compute_nodes > self.memory_nodes {
+            let (compute, memory) = (self.compute_nodes, self.memory_nodes);
+            return Err(ConfigError::Colocate { compute, memory });
+        }
         self.check_settings()?;
         if self.workers == 0 {
             return Err(ConfigError::Workers);
@@ -323,6 +345,9 @@ impl ClusterConfig {
 
 /// Checks what threads cannot do, but a simulation can.
 pub(crate) fn check_threads(config: &ClusterConfig) -> Result<(), ConfigError> {
+    if config.colocate {
+        return Err(ConfigError::ColocateElsewhere);
+    }
     match config.homes.home_share {
         Percent::ALL => Ok(()),
         share => Err(ConfigError::HomeShare { given: share.get() }),
@@ -356,6 +381,8 @@ mod tests {
             (c.protocol, c.compute_nodes, c.memory_nodes) = (Protocol::Gam, 40, 19);
         };
         assert!(wrong(many).contains("gam with 59 compute and memory nodes"), "{}", wrong(many));
+        let few = |c: &mut ClusterConfig| (c.colocate, c.compute_nodes) = (true, 3);
+        assert!(wrong(few).contains("use 3 memory nodes or more"), "{}", wrong(few));
         assert!(wrong(|c| c.workers = 0).contains("worker"));
         assert!(wrong(|c| c.inflight = 0).contains("flight"));
         assert!(wrong(|c| c.line_size = 1000).contains("power of two"));

@@ -94,6 +94,22 @@ fn an_agent_has_the_nic_of_its_memory_node() {
     }
 }
 
+#[test]
+fn a_compute_node_has_the_nic_of_its_memory_node_where_they_are_to_share_it() {
+    let profile = NicProfile::named("connectx5-stalling").expect("it comes with the crate");
+    for (protocol, colocate) in Protocol::ALL.into_iter().flat_map(|p| [(p, false), (p, true)]) {
+        let config = ClusterConfig { protocol, colocate, memory_nodes: 4, ..small(3, 1, 64, 1) };
+        let network = SimConfig::nic(profile.clone());
+        let cluster = Simulated::start(config.clone(), network).expect("a configuration");
+        let nics = cluster.usage().nics.len();
+        assert_eq!(nics, if colocate { 4 } else { 3 + 4 }, "{protocol}");
+        let load = Load { lines: 4, operations: 50, tasks: 2, writes: 40, dropped: 0 };
+        cluster.run(LIMIT, move |member| hammer(member, load)).expect("no worker fails");
+        let refused = Embedded::start(config).map(drop);
+        assert_eq!(refused.is_err(), colocate, "threads have no NICs");
+    }
+}
+
 /// The counters of a load in which five nodes write and read a few lines, with these settings.
 fn contended(settings: &[(&str, &str)]) -> (Counters, Counters) {
     let profile = NicProfile::named("connectx3").expect("it comes with the crate");

@@ -60,6 +60,10 @@ pub struct ClusterFlags {
     /// setting of its own. [default: none]
     #[arg(long, global = true, value_name = "SIZE", value_parser = chip_memory, hide = true, help_heading = "Settings: Memory")]
     pub chip_memory: Option<u64>,
+    /// Each compute node shares the NIC of a memory node, as on servers that have both. For
+    /// --fabric sim.
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
+    pub colocate: bool,
     /// Touch all memory at the start, so that the measured time has no page faults of the operating
     /// system.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Memory")]
@@ -111,6 +115,7 @@ impl ClusterFlags {
             sweep_tasks: self.sweep_tasks,
             cache_bytes: (self.cache_mb * MIB as f64) as usize,
             chip_bytes: self.chip_memory.unwrap_or(0),
+            colocate: self.colocate,
             prefault: self.prefault,
             line_size: self.gcl_size,
             seed: self.seed,
@@ -141,10 +146,26 @@ impl ClusterFlags {
     /// Refuses flags that have no effect on this fabric.
     ///
     /// # Errors
+    /// `--colocate` outside a simulation; more on-chip memory than a simulated NIC has;
     /// `--memory-mb` and `--chip-memory` in a cluster of processes, whose memory nodes have their
     /// own flags; settings of the homes that the fabric cannot have.
     pub fn check_fabric(&self, fabric: &FabricChoice) -> Result<(), FlagError> {
         self.settings.check_fabric(fabric)?;
+        if let FabricChoice::Sim(profile) = fabric {
+            return match self.chip_memory {
+                Some(given) if given > profile.chip_bytes.into() => Err(FlagError(format!(
+                    "--chip-memory {given}: the NIC {} has {} bytes of on-chip memory; use --nic connectx5-chip, or less",
+                    profile.name, profile.chip_bytes
+                ))),
+                _ => Ok(()),
+            };
+        }
+        if self.colocate {
+            return Err(FlagError(
+                "--colocate: nodes share NICs only in a simulation; use --fabric sim, or leave it out"
+                    .to_owned(),
+            ));
+        }
         let FabricChoice::Joined(_) = fabric else { return Ok(()) };
         let given = [("--memory-mb", self.memory_mb), ("--chip-memory", self.chip_memory)];
         match given.into_iter().find_map(|(flag, given)| Some((flag, given?))) {
@@ -176,6 +197,8 @@ impl ClusterFlags {
             ConfigError::HomeShare { .. } => format!("--home-share: {error}"),
             ConfigError::NoAgents { setting } => format!("--{setting}: {error}"),
             ConfigError::ComputeHomes { .. } => format!("--memory-nodes: {error}"),
+            ConfigError::Colocate { .. } => format!("--memory-nodes: {error}"),
+            ConfigError::ColocateElsewhere => format!("--colocate: {error}"),
             ConfigError::ComputeHomesElsewhere => format!("--home: {error}"),
             ConfigError::Protocol { .. } => format!("--protocol: {error}"),
             ConfigError::Geometry(_) => format!("--gcl-size {}: {error}", self.gcl_size),
@@ -235,6 +258,9 @@ impl ClusterFlags {
         };
         if config.chip_bytes > 0 {
             all.insert("chip_memory".to_owned(), config.chip_bytes.into());
+        }
+        if config.colocate {
+            all.insert("colocate".to_owned(), true.into());
         }
         all
     }
@@ -385,6 +411,15 @@ mod tests {
             assert!(line.starts_with(start) && line.contains(own), "{line}");
         }
         assert_eq!(config("--set chip-memory=256K").expect("a size").chip_bytes, 256 << 10);
+        for (arguments, start, would_do) in [
+            ("--set colocate=on", "--colocate: ", "use --fabric sim"),
+            ("--fabric sim --set chip-memory=2K", "--chip-memory 2048: ", "--nic connectx5-chip"),
+        ] {
+            let flags = parse(arguments).expect("flags");
+            let fabric = flags.fabric.choice().expect("a choice");
+            let line = flags.cluster.check_fabric(&fabric).expect_err("in vain").to_string();
+            assert!(line.starts_with(start) && line.contains(would_do), "{line}");
+        }
         for (arguments, would_do) in [
             ("--home-share 50", "--fabric sim"),
             ("--join file:/tmp/x --home-share 50", "leave it out"),
