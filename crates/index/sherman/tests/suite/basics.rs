@@ -1,7 +1,7 @@
 //! A tree against a map, with one task and with many.
 
 use latchwork_index::contract::{Model, apply, operation};
-use latchwork_sherman::{Check, Config, LockMemory, ShermanError};
+use latchwork_sherman::{Check, Config, LockMemory, Shared, ShermanError, Tree};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -145,7 +145,23 @@ fn a_bulk_load_fills_every_level_and_only_an_empty_tree() {
 #[test]
 fn wrong_lengths_and_wrong_settings_are_refused_in_a_line() {
     let world = World::new(5, (1, 1, 1), 512, Config::SHERMAN);
+    let resources = world.worker(0, 0).resources;
     world.first(|tree| async move {
+        for (config, line) in [
+            (
+                Config { value_len: 16, ..Config::SHERMAN },
+                "the tree has value length 8, and is opened with 16",
+            ),
+            (
+                Config { locks: 3, ..Config::SHERMAN },
+                "the tree has locks 32768, and is opened with 3",
+            ),
+            (Config::FG_PLUS, "the tree has check 0, and is opened with 2"),
+        ] {
+            let shared = Shared::new(&config);
+            let opened = Tree::open(resources.clone(), &shared, config, tree.anchor()).await;
+            assert_eq!(opened.unwrap_err().to_string(), line);
+        }
         let wrong = tree.upsert(b"abc", &key(1)).await.unwrap_err();
         assert_eq!(wrong.to_string(), "a key of 3 bytes: the keys of this tree have 8");
         let wrong = tree.insert(&key(1), b"abc").await.unwrap_err();

@@ -20,6 +20,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(100);
 pub(crate) struct Worker {
     pub(crate) handle: Handle,
     pub(crate) tree: Tree,
+    pub(crate) resources: Resources,
 }
 
 pub(crate) struct World {
@@ -88,17 +89,18 @@ impl World {
                         None => allocator(&pool, &port, node).await,
                     };
                     let resources = Resources { port, handle: start, lines: Arc::clone(&lines) };
+                    let again = resources.clone();
                     let tree = if anchor.is_null() {
                         Tree::create(resources, &shared, config).await
                     } else {
                         Tree::open(resources, &shared, config, anchor).await
                     };
-                    (tree.unwrap(), lines, pool)
+                    (tree.unwrap(), lines, pool, again)
                 }));
-                let (tree, allocator, formatted) = started;
+                let (tree, allocator, formatted, resources) = started;
                 (lines, pool) = (Some(allocator), Some(formatted));
                 anchor = tree.anchor();
-                there.push(Worker { handle, tree });
+                there.push(Worker { handle, tree, resources });
                 running.push(worker);
             }
             world.workers.push(there);
