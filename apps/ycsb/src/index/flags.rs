@@ -241,14 +241,8 @@ impl IndexFlags {
                 protocol.name()
             )));
         }
-        let mut config = self.config(base)?;
+        let mut config = self.config(base, fabric)?;
         (config.key_len, config.value_len) = (workload.keys.len_max(), workload.layout.len_max());
-        // Shorter than the time in which a fabric can do 512 changes of one entry.
-        config.longest_read = match fabric.name() {
-            "shm" => Duration::from_micros(100),
-            "tcp" => Duration::from_millis(10),
-            _ => Duration::from_millis(1),
-        };
         let fits = |size: u32| config.check_lengths(size as usize);
         let sizes = || (9..=14).map(|bits| 1_u32 << bits);
         let least = sizes().find(|&size| fits(size).is_ok());
@@ -269,7 +263,7 @@ impl IndexFlags {
         Ok(TableSettings::Sherman(Box::new(settings)))
     }
 
-    fn config(&self, base: Config) -> Result<Config, AppError> {
+    fn config(&self, base: Config, fabric: &FabricChoice) -> Result<Config, AppError> {
         let mut config = base;
         if let Some(place) = self.lock_memory {
             config.lock_memory = match place {
@@ -294,10 +288,14 @@ impl IndexFlags {
             (false, Some(LeafCheck::Published)) => Check::Published,
             (false, _) => Check::Words,
         };
-        if config.check == Check::Published {
+        config.longest_read = match fabric.name() {
             // The paper's limit (Sherman 4.4).
-            config.longest_read = Duration::from_micros(8);
-        }
+            _ if config.check == Check::Published => Duration::from_micros(8),
+            // Shorter than the time in which a fabric can do 512 changes of one entry.
+            "shm" => Duration::from_micros(100),
+            "tcp" => Duration::from_millis(10),
+            _ => Duration::from_millis(1),
+        };
         Ok(config)
     }
 }

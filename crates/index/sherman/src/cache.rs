@@ -50,7 +50,7 @@ impl IndexCache {
         None
     }
 
-    /// Keeps a copy, unless the cache has a newer one. `random` chooses which other copies to drop.
+    /// Keeps a copy in place of an older one. `random` chooses which other copies to drop.
     pub(crate) fn insert(&self, content: Content, bytes: usize, random: u64) {
         if bytes > self.budget {
             return;

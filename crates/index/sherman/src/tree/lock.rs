@@ -24,7 +24,7 @@ const _: () = assert!(IN_HEADER as usize + 8 <= latchwork_verbs::LINE_HEADER, "i
 const AGAIN_MAX: u32 = 16;
 
 /// The times that a task finds a lock with one holder before it pauses between its tries: such a
-/// holder is slow or dead. No value of a lock word comes twice.
+/// holder is slow or dead, because each taking has a value of its own.
 const SAME_HOLDER: u32 = 64;
 
 /// The first pause. Each is twice as long as the one before, up to half a millisecond.
@@ -71,7 +71,8 @@ impl Inner {
         GlobalAddr::new(node.node(), offset)
     }
 
-    /// A value for a lock word that no other taking of a lock has: the compute node, and a count.
+    /// A value for a lock word that no other taking of this process has: the compute node, and a
+    /// count.
     fn new_word(&self) -> u64 {
         let node = u64::from(self.resources.port.node().get());
         let count = self.shared.takes.fetch_add(1, Relaxed) & ((1 << 56) - 1);

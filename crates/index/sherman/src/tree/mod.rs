@@ -50,7 +50,7 @@ pub struct Shared {
     pub(crate) cache: IndexCache,
     /// The last known root. An older root is the first node of its level.
     root: AtomicU64,
-    /// Counts the values of lock words, so that none comes twice.
+    /// Counts the values of lock words, so that none comes twice in the life of this process.
     takes: AtomicU64,
 }
 

@@ -7,6 +7,7 @@ use smallvec::smallvec;
 
 use super::Inner;
 use super::detached::Detached;
+use super::locate::STEPS;
 use super::lock::Guard;
 use crate::ShermanError;
 use crate::node::{Content, Entry, View, entry};
@@ -75,8 +76,12 @@ impl Inner {
                 }
                 continue;
             };
-            let mut node = located.node;
-            let (guard, content) = loop {
+            let (mut node, mut steps) = (located.node, 0);
+            let (guard, mut content) = loop {
+                steps += 1;
+                if steps > STEPS {
+                    return Err(Inner::corrupt(node, "a walk to the right does not end"));
+                }
                 let guard = self.lock(node).await?;
                 let words = self.read_words(node).await?;
                 let view = View { layout: &self.layout, words: &words };
@@ -89,7 +94,6 @@ impl Inner {
                 guard.release().await?;
                 node = content.header.right;
             };
-            let mut content = content;
             if content.header.level != level {
                 return Err(Inner::corrupt(node, "it is on another level than its parent says"));
             }

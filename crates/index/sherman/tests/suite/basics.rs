@@ -5,7 +5,7 @@ use latchwork_sherman::{Check, Config, LockMemory, Shared, ShermanError, Tree};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::common::{World, get, key};
+use crate::common::{World, get, increment, key};
 
 /// Every arm of the paper's ablation, and the published check.
 fn arms() -> Vec<(&'static str, Config)> {
@@ -89,13 +89,7 @@ fn many_tasks_of_many_nodes_lose_no_increment() {
                     worker.handle.spawn(async move {
                         for step in 0..40_u64 {
                             let n = (index as u64 * 7 + task * 3 + step * step) % KEYS;
-                            let add = |old: Option<&[u8]>, new: &mut Vec<u8>| {
-                                let old = old
-                                    .map_or(0, |old| u64::from_be_bytes(old.try_into().unwrap()));
-                                new.extend_from_slice(&key(old + 1));
-                                (latchwork_sherman::Change::Put, ())
-                            };
-                            tree.change(&key(n), add).await.unwrap();
+                            increment(&tree, n).await;
                             get(&tree, (n + step) % KEYS).await.unwrap();
                         }
                     })

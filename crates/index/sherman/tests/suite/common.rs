@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_fabric::{AnyFabric, Port};
 use latchwork_memnode::{Epochs, Geometry, LineAllocator, Pool, PoolSettings};
 use latchwork_runtime::{ExecutorConfig, Handle, JoinHandle, VirtualWorker, run_all};
-use latchwork_sherman::{Config, Resources, Shared, ShermanError, Tree};
+use latchwork_sherman::{Change, Config, Resources, Shared, ShermanError, Tree};
 use latchwork_simulation::Kernel;
 use latchwork_verbs::{ComputeNodeId, Extent, GlobalAddr, MemoryNodeId};
 use latchwork_verbs_sim::{SimConfig, SimFabric};
@@ -145,4 +145,14 @@ pub(crate) async fn get(tree: &Tree, n: u64) -> Result<Option<u64>, ShermanError
     let mut value = Vec::new();
     let found = tree.get(&key(n), &mut value).await?;
     Ok(found.then(|| u64::from_be_bytes(value.try_into().unwrap())))
+}
+
+/// Adds one to the value of a key, which is zero at first.
+pub(crate) async fn increment(tree: &Tree, n: u64) {
+    let add = |old: Option<&[u8]>, new: &mut Vec<u8>| {
+        let old = old.map_or(0, |old| u64::from_be_bytes(old.try_into().unwrap()));
+        new.extend_from_slice(&key(old + 1));
+        (Change::Put, ())
+    };
+    tree.change(&key(n), add).await.unwrap();
 }

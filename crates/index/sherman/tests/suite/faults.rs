@@ -6,7 +6,7 @@ use latchwork_sherman::{Config, ShermanError};
 use latchwork_verbs::ComputeNodeId;
 use latchwork_verbs_sim::{Faults, SimConfig};
 
-use crate::common::{World, get, key};
+use crate::common::{World, get, increment, key};
 
 const KEYS: u64 = 40;
 
@@ -58,13 +58,7 @@ fn a_failing_connection_costs_nothing_but_time() {
                 let tree = worker.tree;
                 worker.handle.spawn(async move {
                     for step in 0..40_u64 {
-                        let add = |old: Option<&[u8]>, new: &mut Vec<u8>| {
-                            let old =
-                                old.map_or(0, |old| u64::from_be_bytes(old.try_into().unwrap()));
-                            new.extend_from_slice(&key(old + 1));
-                            (latchwork_sherman::Change::Put, ())
-                        };
-                        tree.change(&key(step * 3 % KEYS), add).await.unwrap();
+                        increment(&tree, step * 3 % KEYS).await;
                     }
                 })
             });
