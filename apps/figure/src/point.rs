@@ -52,6 +52,7 @@ impl Point {
         add("throughput_ops_s".to_owned(), document.throughput_ops_s.to_string());
         for (kind, latency) in &document.latency_us {
             add(format!("mean_us.{kind}"), latency.mean.to_string());
+            add(format!("p50_us.{kind}"), latency.p50.to_string());
             add(format!("p99_us.{kind}"), latency.p99.to_string());
         }
         for (name, count) in &document.counters {

@@ -81,8 +81,9 @@ impl LoadBy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// One of YCSB's core workloads, a to f. [default: a, unless -P is given]
-    #[arg(long, short = 'w', global = true, value_name = "LETTER", help_heading = "Workload")]
+    /// One of YCSB's core workloads, a to f; or of Sherman's: write-only, write-intensive,
+    /// read-intensive, range-only, range-write. [default: a, unless -P is given]
+    #[arg(long, short = 'w', global = true, value_name = "NAME", help_heading = "Workload")]
     pub(crate) workload: Option<Builtin>,
     /// A property file with YCSB's keys; may be repeated, later ones win.
     #[arg(

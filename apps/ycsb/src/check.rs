@@ -39,12 +39,6 @@ pub(crate) struct Found {
     tree: Option<Result<IndexStatistics, String>>,
 }
 
-/// The first keys of the parts that workers check. Each key is `user` with digits.
-const PARTS: [&[u8]; 12] = [
-    b"", b"user0", b"user1", b"user2", b"user3", b"user4", b"user5", b"user6", b"user7", b"user8",
-    b"user9", b"user:",
-];
-
 /// Checks one worker's parts of the table; the first worker also walks the index.
 pub(crate) async fn check<I: TableIndex>(
     settings: Arc<Settings>,
@@ -53,11 +47,12 @@ pub(crate) async fn check<I: TableIndex>(
 ) -> Result<Found, AppError> {
     let index = I::open(&settings, &member).await?;
     let mut found = Found::default();
-    for part in (member.index..PARTS.len()).step_by(settings.common.workers()) {
-        let (from, end) = (PARTS[part], PARTS.get(part + 1));
+    let cuts = settings.workload.keys.cuts();
+    for part in (member.index..cuts.len()).step_by(settings.common.workers()) {
+        let (from, end) = (cuts[part].as_slice(), cuts.get(part + 1));
         let from = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
         let visit = |key: &[u8], record: &[u8]| {
-            if phase.stopped() || end.is_some_and(|end| key >= *end) {
+            if phase.stopped() || end.is_some_and(|end| key >= end.as_slice()) {
                 return ControlFlow::Break(());
             }
             phase.count(member.index);

@@ -231,8 +231,8 @@ fn run<I: TableIndex>(
     }
     expected.failed += latencies.failed();
     let mix = &workload.mix;
-    let counts =
-        mix.update == 0.0 && mix.read_modify_write > 0.0 && workload.layout.keeps_whole_versions();
+    let only_modifies = mix.update + mix.upsert == 0.0 && mix.read_modify_write > 0.0;
+    let counts = only_modifies && workload.layout.keeps_whole_versions();
     expected.fields_modified = counts.then_some(modified);
     let ends = ran.done.iter().map(|worker| worker.end);
     let figures = Figures::between(latencies.ok(), plan.measured_from, ends);

@@ -145,7 +145,7 @@ impl<I: TableIndex> Runner<I> {
             let version = self.versions.borrow_mut().take();
             let ended = self.store.execute(&operation, version, &mut buffers).await;
             let end = self.handle.now();
-            if let YcsbOperation::Insert { record } = operation {
+            if let Some(record) = operation.claimed() {
                 self.run.inserts.acknowledge(record);
             }
             let effect = (invoked, time.instant(&self.handle, end));
@@ -244,16 +244,13 @@ impl<I: TableIndex> Runner<I> {
         buffers: &mut Buffers,
     ) {
         let mut done = self.done.borrow_mut();
-        match operation {
-            YcsbOperation::Insert { record } if ended.is_ok() => {
-                let content = self.store.content_key(*record, buffers);
-                done.records += 1;
-                done.digest = done.digest.wrapping_add(content.number());
-            }
-            YcsbOperation::ReadModifyWrite { write, .. } if ended.is_ok() => {
-                done.fields_modified += self.store.count(*write);
-            }
-            _ => {}
+        if let Some(record) = operation.claimed().filter(|_| ended.is_ok()) {
+            let content = self.store.content_key(record, buffers);
+            done.records += 1;
+            done.digest = done.digest.wrapping_add(content.number());
+        }
+        if let (YcsbOperation::ReadModifyWrite { write, .. }, true) = (operation, ended.is_ok()) {
+            done.fields_modified += self.store.count(*write);
         }
         if let Some(sample) = &self.run.sample {
             sample.note(&mut done.history, (operation, ended), effect, &buffers.seen);

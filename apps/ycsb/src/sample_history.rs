@@ -44,6 +44,7 @@ impl Sample {
             insert: 0.0,
             scan: 0.0,
             read_modify_write: 0.0,
+            upsert: 0.0,
         };
         let inserts = Arc::new(InsertCounter::new(reads.first_insert()));
         let worker = WorkerIndex { index: 0, count: 1 };
@@ -83,7 +84,8 @@ impl Sample {
         let record = match operation {
             YcsbOperation::Read { record, .. }
             | YcsbOperation::Update { record, .. }
-            | YcsbOperation::ReadModifyWrite { record, .. } => *record,
+            | YcsbOperation::ReadModifyWrite { record, .. }
+            | YcsbOperation::Upsert { record, .. } => *record,
             YcsbOperation::Insert { .. } | YcsbOperation::Scan { .. } => return,
         };
         if !self.records.contains(&record) {

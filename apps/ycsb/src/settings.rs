@@ -157,7 +157,7 @@ impl Settings {
         };
         let time = self.time.map(|time| time + self.warmup);
         let operations = operations_at_most(self.operations, time, rate);
-        let inserts = operations * (self.workload.mix.insert / self.workload.mix.sum());
+        let inserts = operations * self.workload.inserting_share();
         let (content, key) = (self.workload.layout.len_max(), self.workload.keys.len_max());
         // Records of several lengths may all be short.
         let is_constant = self.workload.layout.constant_field_len().is_some();
@@ -225,6 +225,7 @@ impl Settings {
             "insertproportion": workload.mix.insert,
             "scanproportion": workload.mix.scan,
             "readmodifywriteproportion": workload.mix.read_modify_write,
+            "upsertproportion": workload.mix.upsert,
             "requestdistribution": workload.requests.name(),
             "readallfields": workload.read_all_fields,
             "writeallfields": workload.write_all_fields,

@@ -70,6 +70,11 @@ impl<I: OrderedIndex> Store<I> {
             YcsbOperation::ReadModifyWrite { record, read, write } => {
                 self.read_modify_write(record, read, write, buffers).await
             }
+            YcsbOperation::Upsert { record, is_new } => {
+                // A new record has the contents that an insert would give it.
+                let version = if is_new { ContentVersion::LOADED } else { version };
+                self.upsert(record, is_new, version, buffers).await
+            }
         };
         ended.or_else(|error| match error.kind() {
             ErrorKind::NotFound => Ok(Err(OperationFailure::NotFound)),
@@ -162,6 +167,28 @@ impl<I: OrderedIndex> Store<I> {
             seen.extend(self.each(fields).map(|field| Seen { field, found: None, written }));
         }
         Ok(ended)
+    }
+
+    async fn upsert(
+        &self,
+        record: RecordNumber,
+        is_new: bool,
+        version: ContentVersion,
+        buffers: &mut Buffers,
+    ) -> Result<Ended, I::Error> {
+        let Buffers { key, bytes, seen, .. } = buffers;
+        let key = self.workload.keys.write(record, key);
+        self.workload.layout.encode(ContentKey::new(key), version, bytes);
+        if self.index.upsert(key, bytes).await? != is_new {
+            let other = if is_new { OperationFailure::Error } else { OperationFailure::NotFound };
+            return Ok(Err(other));
+        }
+        if self.workload.data_integrity {
+            let written = Some(version);
+            let fields = self.each(Fields::All);
+            seen.extend(fields.map(|field| Seen { field, found: None, written }));
+        }
+        Ok(Ok(()))
     }
 
     async fn scan(

@@ -36,6 +36,20 @@ fn workloads_a_to_f_are_right_in_trees_without_a_coherent_cache() {
 }
 
 #[test]
+fn upserts_and_binary_keys_are_right_in_every_index() {
+    for index in ["blink", "sherman", "fg-plus", "fg"] {
+        for workload in
+            ["write-only", "write-intensive", "read-intensive", "range-only", "range-write"]
+        {
+            good(&format!(
+                "check -w {workload} --index {index} --compute-nodes 2 --threads 2 --cache-mb 4 \
+                 -p recordcount=1000 --operations 2000"
+            ));
+        }
+    }
+}
+
+#[test]
 fn fields_of_varying_length_grow_and_shrink() {
     for more in ["-w a", "-w f", "-w f -p writeallfields=true", "-w a -p readallfields=false"] {
         good(&format!(

@@ -60,6 +60,22 @@ fn workloads_are_right_in_every_step_between_two_trees() {
 }
 
 #[test]
+fn one_order_explains_reads_and_upserts_in_every_index() {
+    for index in ["blink", "sherman", "fg-plus", "fg"] {
+        let arguments = format!(
+            "check -w write-intensive --index {index} --compute-nodes 3 --threads 2 --memory-nodes 2 \
+             --inflight 2 --cache-mb 0.5 -p recordcount=1000 -p fieldlength=16 --operations 3000"
+        );
+        let told = run(&arguments);
+        assert_eq!(told.document["checks"]["linearizability"], "ok", "{arguments}");
+        assert!(
+            told.document["latency_us"]["UPSERT"]["count"].as_u64() > Some(1000),
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
 fn one_command_line_is_one_result_and_another_seed_another() {
     let shape = "run --compute-nodes 4 --threads 4 --inflight 1 --gcl-size 2048 --cache-mb 1 \
                  -p recordcount=20000 -p fieldcount=1 -p fieldlength=8 --time 0.002 --warmup 0.001";

@@ -342,7 +342,7 @@ impl Default for MemoryLoad {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct YcsbLoad {
-    /// The letter of the workload, a to f.
+    /// The name of the workload, such as a or write-only.
     pub mix: String,
     /// The records that are there at first.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
@@ -361,13 +361,19 @@ impl Default for YcsbLoad {
 impl YcsbLoad {
     /// The workload with its properties.
     pub(crate) fn workload(&self) -> Result<CoreWorkload, String> {
-        let letters = "a, b, c, d, e and f would do";
-        let builtin: Builtin =
-            self.mix.parse().map_err(|_| format!("there is no mix {:?}: {letters}", self.mix))?;
+        let parsed = self.mix.parse::<Builtin>();
+        let builtin =
+            parsed.map_err(|error| format!("there is no mix {:?}: it {error}", self.mix))?;
         let mut properties = Properties::default();
         builtin.add_to(&mut properties).map_err(|error| error.to_string())?;
         let records = format!("recordcount={}", self.records);
-        let others = ["fieldcount=2", "fieldlength=16", "maxscanlength=8", "dataintegrity=true"];
+        let others = [
+            "fieldcount=2",
+            "fieldlength=16",
+            "minscanlength=1",
+            "maxscanlength=8",
+            "dataintegrity=true",
+        ];
         for assignment in others.into_iter().chain([records.as_str()]) {
             properties.assign(assignment).map_err(|error| error.to_string())?;
         }

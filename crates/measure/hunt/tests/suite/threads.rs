@@ -74,7 +74,7 @@ fn boxes() {
 
 #[test]
 fn ycsb() {
-    for mix in ["a", "b", "c", "d", "e", "f"] {
+    for mix in ["a", "b", "c", "d", "e", "f", "write-intensive", "range-write"] {
         clean(&Workload::Ycsb(YcsbLoad { mix: mix.to_owned(), ..YcsbLoad::default() }));
     }
 }

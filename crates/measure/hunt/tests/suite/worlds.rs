@@ -1,7 +1,7 @@
 //! Runs worlds of many seeds, of each workload, with a few faults each. No world may fail.
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::WorkloadKind;
+use latchwork_hunt::scenario::{Workload, WorkloadKind, YcsbLoad};
 use latchwork_hunt::{Scenario, SwarmChoice, WorldReport, run};
 
 /// Runs `count` worlds of one kind of workload. No world may fail.
@@ -98,6 +98,19 @@ fn boxes() {
 #[test]
 fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
+}
+
+#[test]
+fn upserts() {
+    let choice = SwarmChoice { workloads: vec![WorkloadKind::Ycsb], ..SwarmChoice::default() };
+    for seed in 0..40 {
+        let mix = ["write-only", "write-intensive", "range-write"][seed as usize % 3];
+        let workload = Workload::Ycsb(YcsbLoad { mix: mix.to_owned(), ..YcsbLoad::default() });
+        let scenario = Scenario { workload, ..Scenario::from_seed(seed, &choice) };
+        let report = run(&scenario);
+        assert_eq!(report.failure, None, "{}", scenario.to_toml());
+        assert!(report.operations > 0, "{}", scenario.to_toml());
+    }
 }
 
 /// Bug: worlds with lines of 8 KiB panicked, and from 16 KiB on their memory pool was full at once.

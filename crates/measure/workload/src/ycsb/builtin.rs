@@ -1,4 +1,5 @@
-//! The six core workloads, as property files of this project.
+//! YCSB's six core workloads and the five workloads of Sherman's evaluation, as property files of
+//! this project.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +8,7 @@ use super::settings::CoreWorkload;
 use crate::WorkloadError;
 use crate::properties::Properties;
 
-/// One of YCSB's core workloads A to F.
+/// One of YCSB's core workloads A to F, or of Sherman's workloads (Sherman 5.1, table 2).
 ///
 /// ```
 /// use latchwork_workload::ycsb::Builtin;
@@ -30,22 +31,48 @@ pub enum Builtin {
     E,
     /// Half reads, half read-modify-writes.
     F,
+    /// Upserts only.
+    WriteOnly,
+    /// Half reads, half upserts.
+    WriteIntensive,
+    /// 95 % reads, 5 % upserts.
+    ReadIntensive,
+    /// Scans of 100 records only.
+    RangeOnly,
+    /// Half scans of 100 records, half upserts.
+    RangeWrite,
 }
 
 impl Builtin {
-    /// All six workloads.
-    pub const ALL: [Builtin; 6] =
-        [Builtin::A, Builtin::B, Builtin::C, Builtin::D, Builtin::E, Builtin::F];
+    /// All workloads.
+    pub const ALL: [Builtin; 11] = [
+        Builtin::A,
+        Builtin::B,
+        Builtin::C,
+        Builtin::D,
+        Builtin::E,
+        Builtin::F,
+        Builtin::WriteOnly,
+        Builtin::WriteIntensive,
+        Builtin::ReadIntensive,
+        Builtin::RangeOnly,
+        Builtin::RangeWrite,
+    ];
 
-    /// The workload's letter.
-    pub fn letter(self) -> char {
+    /// The workload's name.
+    pub fn name(self) -> &'static str {
         match self {
-            Builtin::A => 'a',
-            Builtin::B => 'b',
-            Builtin::C => 'c',
-            Builtin::D => 'd',
-            Builtin::E => 'e',
-            Builtin::F => 'f',
+            Builtin::A => "a",
+            Builtin::B => "b",
+            Builtin::C => "c",
+            Builtin::D => "d",
+            Builtin::E => "e",
+            Builtin::F => "f",
+            Builtin::WriteOnly => "write-only",
+            Builtin::WriteIntensive => "write-intensive",
+            Builtin::ReadIntensive => "read-intensive",
+            Builtin::RangeOnly => "range-only",
+            Builtin::RangeWrite => "range-write",
         }
     }
 
@@ -58,6 +85,11 @@ impl Builtin {
             Builtin::D => include_str!("../../workloads/d.properties"),
             Builtin::E => include_str!("../../workloads/e.properties"),
             Builtin::F => include_str!("../../workloads/f.properties"),
+            Builtin::WriteOnly => include_str!("../../workloads/write-only.properties"),
+            Builtin::WriteIntensive => include_str!("../../workloads/write-intensive.properties"),
+            Builtin::ReadIntensive => include_str!("../../workloads/read-intensive.properties"),
+            Builtin::RangeOnly => include_str!("../../workloads/range-only.properties"),
+            Builtin::RangeWrite => include_str!("../../workloads/range-write.properties"),
         }
     }
 
@@ -65,7 +97,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// Fails only if the built-in file is malformed. A test reads all six files.
+    /// Fails only if the built-in file is malformed. A test reads all files.
     pub fn add_to(self, properties: &mut Properties) -> Result<(), WorkloadError> {
         properties.parse(self.text(), &format!("workload {self}"))
     }
@@ -74,7 +106,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// Fails only if the built-in file is malformed. A test reads all six files.
+    /// Fails only if the built-in file is malformed. A test reads all files.
     pub fn workload(self) -> Result<CoreWorkload, WorkloadError> {
         let mut properties = Properties::default();
         self.add_to(&mut properties)?;
@@ -84,7 +116,7 @@ impl Builtin {
 
 impl fmt::Display for Builtin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.letter().fmt(f)
+        f.write_str(self.name())
     }
 }
 
@@ -95,7 +127,7 @@ impl FromStr for Builtin {
         let wanted = text.strip_prefix("workload").unwrap_or(text).to_ascii_lowercase();
         Builtin::ALL
             .into_iter()
-            .find(|builtin| builtin.to_string() == wanted)
-            .ok_or_else(|| "must be one of a, b, c, d, e, f".to_owned())
+            .find(|builtin| builtin.name() == wanted)
+            .ok_or_else(|| format!("must be one of {}", Builtin::ALL.map(Builtin::name).join(", ")))
     }
 }

@@ -39,22 +39,36 @@ pub enum InsertOrder {
     Ordered,
 }
 
-/// The format of keys: `user` and the digits of a number, as in YCSB.
+/// How a key stands for its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KeyEncoding {
+    /// `user` and the decimal digits, as in YCSB.
+    #[default]
+    Decimal,
+    /// The number as 8 bytes, the most significant first.
+    Binary,
+}
+
+/// The format of keys: by default `user` and the digits of a number, as in YCSB.
 ///
 /// ```
-/// use latchwork_workload::ycsb::{InsertOrder, KeyBuffer, KeyFormat, RecordNumber};
+/// use latchwork_workload::ycsb::{InsertOrder, KeyBuffer, KeyEncoding, KeyFormat, RecordNumber};
 ///
 /// let mut buffer = KeyBuffer::new();
-/// let hashed = KeyFormat { order: InsertOrder::Hashed, zero_padding: 1 };
+/// let hashed = KeyFormat { zero_padding: 1, ..KeyFormat::default() };
 /// assert_eq!(hashed.write(RecordNumber(0), &mut buffer), b"user6284781860667377211");
-/// let ordered = KeyFormat { order: InsertOrder::Ordered, zero_padding: 8 };
+/// let ordered = KeyFormat { order: InsertOrder::Ordered, zero_padding: 8, ..hashed };
 /// assert_eq!(ordered.write(RecordNumber(5), &mut buffer), b"user00000005");
+/// let binary = KeyFormat { encoding: KeyEncoding::Binary, ..ordered };
+/// assert_eq!(binary.write(RecordNumber(5), &mut buffer), [0, 0, 0, 0, 0, 0, 0, 5]);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeyFormat {
+    /// Decimal digits or bytes.
+    pub encoding: KeyEncoding,
     /// Hashes or plain numbers.
     pub order: InsertOrder,
-    /// Numbers are padded with zeros to this many digits. The maximum is 508.
+    /// Decimal numbers are padded with zeros to this many digits. The maximum is 508.
     pub zero_padding: usize,
 }
 
@@ -66,6 +80,11 @@ impl KeyFormat {
             InsertOrder::Hashed => ycsb_hash(record.0),
             InsertOrder::Ordered => record.0,
         };
+        if self.encoding == KeyEncoding::Binary {
+            let key = &mut buffer.bytes[..size_of::<u64>()];
+            key.copy_from_slice(&number.to_be_bytes());
+            return key;
+        }
         let mut digits = [b'0'; DIGITS_MAX];
         let mut first = DIGITS_MAX;
         // Two digits per step halve the number of 64-bit divisions.
@@ -94,7 +113,24 @@ impl KeyFormat {
 
     /// The longest key that this format writes, in bytes.
     pub fn len_max(&self) -> usize {
-        PREFIX.len() + self.zero_padding.clamp(DIGITS_MAX, ZERO_PADDING_MAX)
+        match self.encoding {
+            KeyEncoding::Decimal => {
+                PREFIX.len() + self.zero_padding.clamp(DIGITS_MAX, ZERO_PADDING_MAX)
+            }
+            KeyEncoding::Binary => size_of::<u64>(),
+        }
+    }
+
+    /// Keys that cut the space of this format's keys into parts, about evenly for hashed keys. Each
+    /// is the first key of a part, and the first one is empty.
+    pub fn cuts(&self) -> Vec<Vec<u8>> {
+        let cuts: Vec<Vec<u8>> = match self.encoding {
+            KeyEncoding::Decimal => {
+                (b'0'..=b':').map(|digit| [&PREFIX[..], &[digit]].concat()).collect()
+            }
+            KeyEncoding::Binary => (1..16).map(|part: u8| vec![part << 4]).collect(),
+        };
+        std::iter::once(Vec::new()).chain(cuts).collect()
     }
 }
 
@@ -123,7 +159,7 @@ mod tests {
 
     fn key(order: InsertOrder, zero_padding: usize, number: u64) -> String {
         let mut buffer = KeyBuffer::new();
-        let format = KeyFormat { order, zero_padding };
+        let format = KeyFormat { order, zero_padding, ..KeyFormat::default() };
         let key = format.write(RecordNumber(number), &mut buffer);
         assert!(key.len() <= format.len_max());
         String::from_utf8(key.to_vec()).unwrap()
@@ -143,6 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn each_key_is_in_one_part_and_no_part_of_hashed_keys_has_more_than_two_thirds() {
+        for encoding in [KeyEncoding::Decimal, KeyEncoding::Binary] {
+            let format = KeyFormat { encoding, ..KeyFormat::default() };
+            let cuts = format.cuts();
+            assert!(cuts.is_sorted() && cuts[0].is_empty());
+            let mut seen = vec![0; cuts.len()];
+            let mut buffer = KeyBuffer::new();
+            for number in 0..1000 {
+                let key = format.write(RecordNumber(number), &mut buffer);
+                seen[cuts.partition_point(|cut| cut.as_slice() <= key) - 1] += 1;
+            }
+            assert!(seen.iter().all(|seen| *seen < 667), "{encoding:?}: {seen:?}");
+        }
+    }
+
+    #[test]
     fn the_widest_padding_fills_the_longest_key() {
         let widest = key(InsertOrder::Ordered, usize::MAX, 9);
         assert_eq!(widest.len(), KEY_LEN_MAX);
@@ -152,7 +204,8 @@ mod tests {
     #[test]
     fn a_buffer_keeps_nothing_of_an_earlier_key() {
         let mut buffer = KeyBuffer::new();
-        let format = |zero_padding| KeyFormat { order: InsertOrder::Ordered, zero_padding };
+        let order = InsertOrder::Ordered;
+        let format = |zero_padding| KeyFormat { order, zero_padding, ..KeyFormat::default() };
         format(12).write(RecordNumber(999_999_999_999), &mut buffer);
         assert_eq!(format(1).write(RecordNumber(3), &mut buffer), b"user3");
         assert_eq!(format(5).write(RecordNumber(3), &mut buffer), b"user00003");

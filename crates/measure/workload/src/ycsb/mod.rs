@@ -35,7 +35,7 @@ mod stream;
 pub use builtin::Builtin;
 pub use content::{ContentKey, ContentVersion, FieldIndex, VERSION_LEN, Versions};
 pub use inserts::InsertCounter;
-pub use key::{InsertOrder, KeyBuffer, KeyFormat, RecordNumber};
+pub use key::{InsertOrder, KeyBuffer, KeyEncoding, KeyFormat, RecordNumber};
 pub use operation::{Fields, OperationKind, YcsbOperation};
 pub use record::{BadYcsbRecord, FieldLength, RecordLayout};
 pub use settings::{

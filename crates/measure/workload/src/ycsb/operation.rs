@@ -56,6 +56,14 @@ pub enum YcsbOperation {
         /// The fields to write.
         write: Fields,
     },
+    /// Write all fields of a record, which is there or not.
+    Upsert {
+        /// Which record.
+        record: RecordNumber,
+        /// Whether the record is new: its number is claimed as that of an
+        /// [`Insert`](YcsbOperation::Insert), and is acknowledged in the same way.
+        is_new: bool,
+    },
 }
 
 impl YcsbOperation {
@@ -67,6 +75,17 @@ impl YcsbOperation {
             YcsbOperation::Insert { .. } => OperationKind::Insert,
             YcsbOperation::Scan { .. } => OperationKind::Scan,
             YcsbOperation::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
+            YcsbOperation::Upsert { .. } => OperationKind::Upsert,
+        }
+    }
+
+    /// The record whose number the stream claimed for this operation, if it inserts one.
+    pub fn claimed(&self) -> Option<RecordNumber> {
+        match *self {
+            YcsbOperation::Insert { record } | YcsbOperation::Upsert { record, is_new: true } => {
+                Some(record)
+            }
+            _ => None,
         }
     }
 }
@@ -84,11 +103,13 @@ pub enum OperationKind {
     Scan,
     /// `READ-MODIFY-WRITE`.
     ReadModifyWrite,
+    /// `UPSERT`.
+    Upsert,
 }
 
 impl OperationKindSet for OperationKind {
     const NAMES: &'static [&'static str] =
-        &["READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE"];
+        &["READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE", "UPSERT"];
 
     fn index(self) -> usize {
         self as usize

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::key::{InsertOrder, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
+use super::key::{InsertOrder, KeyEncoding, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
 use super::known::CLASSES;
 use super::reader::Reader;
 use super::record::{FieldLength, RecordLayout};
@@ -16,6 +16,9 @@ const RECORDS_DEFAULT: u64 = 1_000_000;
 
 /// The maximum of `recordcount`.
 const RECORDS_MAX: u64 = 1 << 48;
+
+/// The share of upserts of existing records without the property `upsertexisting` (Sherman 5.1).
+const UPSERT_EXISTING: f64 = 2.0 / 3.0;
 
 /// Weights of the kinds of operations. The share of a kind is its weight divided by the sum.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,12 +33,14 @@ pub struct Mix {
     pub scan: f64,
     /// Read-modify-writes.
     pub read_modify_write: f64,
+    /// Upserts.
+    pub upsert: f64,
 }
 
 impl Mix {
     /// The weights in the order of [`OperationKind`](super::OperationKind).
-    pub fn weights(&self) -> [f64; 5] {
-        [self.read, self.update, self.insert, self.scan, self.read_modify_write]
+    pub fn weights(&self) -> [f64; 6] {
+        [self.read, self.update, self.insert, self.scan, self.read_modify_write, self.upsert]
     }
 
     /// The sum of the weights.
@@ -166,6 +171,8 @@ pub struct CoreWorkload {
     pub keys: KeyFormat,
     /// Shares of the operations.
     pub mix: Mix,
+    /// The share of upserts whose record is there already.
+    pub upsert_existing: f64,
     /// The distribution of requested records.
     pub requests: RequestDistribution,
     /// The lengths of scans.
@@ -206,6 +213,7 @@ impl CoreWorkload {
             field_name_prefix: reader.text("fieldnameprefix").unwrap_or("field").to_owned(),
             keys: keys(&reader)?,
             mix: mix(&reader, &mut warnings)?,
+            upsert_existing: reader.fraction("upsertexisting", UPSERT_EXISTING)?,
             requests: requests(&reader)?,
             scan_length: scan_length(&reader)?,
             read_all_fields: reader.flag("readallfields", true)?,
@@ -229,6 +237,12 @@ impl CoreWorkload {
             self.scaled = Some(ScaledZipfian::new(self.record_count(), scale, theta)?);
         }
         Ok(self)
+    }
+
+    /// The share of operations that insert a record of a new number.
+    pub fn inserting_share(&self) -> f64 {
+        let inserting = self.mix.insert + self.mix.upsert * (1.0 - self.upsert_existing);
+        inserting / self.mix.sum()
     }
 
     /// The number of records that are loaded.
@@ -298,7 +312,13 @@ fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {
 
 fn keys(reader: &Reader<'_>) -> Result<KeyFormat, WorkloadError> {
     let orders = [("hashed", InsertOrder::Hashed), ("ordered", InsertOrder::Ordered)];
+    let encodings = [("decimal", KeyEncoding::Decimal), ("binary", KeyEncoding::Binary)];
+    let encoding = reader.choice("keyencoding", &encodings)?.unwrap_or_default();
+    if encoding == KeyEncoding::Binary && reader.has("zeropadding") {
+        return Err(reader.refuse("zeropadding", "needs keyencoding=decimal".to_owned()));
+    }
     Ok(KeyFormat {
+        encoding,
         order: reader.choice("insertorder", &orders)?.unwrap_or_default(),
         zero_padding: reader.number("zeropadding", 0..=ZERO_PADDING_MAX)?.unwrap_or(1),
     })
@@ -311,19 +331,20 @@ fn mix(reader: &Reader<'_>, warnings: &mut Vec<String>) -> Result<Mix, WorkloadE
         insert: reader.weight("insertproportion")?.unwrap_or(0.0),
         scan: reader.weight("scanproportion")?.unwrap_or(0.0),
         read_modify_write: reader.weight("readmodifywriteproportion")?.unwrap_or(0.0),
+        upsert: reader.weight("upsertproportion")?.unwrap_or(0.0),
     };
     let sum = mix.sum();
     if sum.is_infinite() {
         return Err(WorkloadError::Conflict(
-            "the proportions of reads, updates, inserts, scans and read-modify-writes are too large \
-             to add up; use shares of 1, for example readproportion=0.5"
+            "the proportions of reads, updates, inserts, scans, read-modify-writes and upserts are too \
+             large to add up; use shares of 1, for example readproportion=0.5"
                 .to_owned(),
         ));
     }
     if sum <= 0.0 {
         return Err(WorkloadError::Conflict(
-            "the proportions of reads, updates, inserts, scans and read-modify-writes are all 0; \
-             set at least one, for example readproportion=1"
+            "the proportions of reads, updates, inserts, scans, read-modify-writes and upserts are all \
+             0; set at least one, for example readproportion=1"
                 .to_owned(),
         ));
     }

@@ -69,7 +69,7 @@ enum ScanLengths {
 #[derive(Debug)]
 pub struct OperationStream {
     random: WorkloadRandom,
-    mix: Discrete<5>,
+    mix: Discrete<6>,
     requests: Requests,
     first: u64,
     loaded: u64,
@@ -78,6 +78,7 @@ pub struct OperationStream {
     write_all_fields: bool,
     scan_lengths: ScanLengths,
     scan_min: u32,
+    upserts: Discrete<2>,
     inserts: Arc<InsertCounter>,
 }
 
@@ -112,6 +113,7 @@ impl OperationStream {
                 }
             },
             scan_min: scan.min,
+            upserts: Discrete::new([workload.upsert_existing, 1.0 - workload.upsert_existing])?,
             inserts: Arc::clone(inserts),
         })
     }
@@ -138,11 +140,15 @@ impl OperationStream {
                 let records = self.scan_min.saturating_add(longer as u32);
                 YcsbOperation::Scan { first, records, fields: self.fields(self.read_all_fields) }
             }
-            _ => YcsbOperation::ReadModifyWrite {
+            4 => YcsbOperation::ReadModifyWrite {
                 record: self.record(),
                 read: self.fields(self.read_all_fields),
                 write: self.fields(self.write_all_fields),
             },
+            _ if self.upserts.draw(&mut self.random) == 0 => {
+                YcsbOperation::Upsert { record: self.record(), is_new: false }
+            }
+            _ => YcsbOperation::Upsert { record: self.inserts.claim(), is_new: true },
         }
     }
 
@@ -230,7 +236,7 @@ impl Requests {
 /// is at most the number of loaded records, because a long run would otherwise repeat most of its
 /// draws. Without a number of operations, this maximum applies.
 fn expected_inserts(workload: &CoreWorkload) -> u64 {
-    let share = workload.mix.insert / workload.mix.sum();
+    let share = workload.inserting_share();
     if share == 0.0 {
         return 0;
     }
@@ -275,14 +281,19 @@ mod tests {
             "insertproportion=1",
             "scanproportion=4",
             "readmodifywriteproportion=2",
+            "upsertproportion=2.5",
+            "upsertexisting=0.8",
             "recordcount=100",
         ]);
-        let mut seen = [0; 5];
-        for operation in stream(&workload, 1).take(100_000) {
+        let mut seen = [0; 6];
+        let mut new = 0;
+        for operation in stream(&workload, 1).take(125_000) {
             seen[operation.kind() as usize] += 1;
+            new += i32::from(matches!(operation, YcsbOperation::Upsert { is_new: true, .. }));
         }
-        assert_eq!(OperationKind::ReadModifyWrite as usize, 4);
-        for (seen, expected) in seen.iter().zip([20_000i32, 10_000, 10_000, 40_000, 20_000]) {
+        assert_eq!(OperationKind::Upsert as usize, 5);
+        let expected = [20_000i32, 10_000, 10_000, 40_000, 20_000, 25_000];
+        for (seen, expected) in seen.iter().zip(expected).chain([(&new, 5_000)]) {
             assert!((seen - expected).abs() < 700, "{seen} {expected}");
         }
     }

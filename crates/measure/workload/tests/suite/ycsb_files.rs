@@ -20,20 +20,25 @@ fn refused(text: &str) -> String {
     error
 }
 
-fn mix(weights: [f64; 5]) -> Mix {
-    let [read, update, insert, scan, read_modify_write] = weights;
-    Mix { read, update, insert, scan, read_modify_write }
+fn mix(weights: [f64; 6]) -> Mix {
+    let [read, update, insert, scan, read_modify_write, upsert] = weights;
+    Mix { read, update, insert, scan, read_modify_write, upsert }
 }
 
 #[test]
-fn builtin_workloads_are_those_of_ycsb() {
+fn builtin_workloads_are_those_of_ycsb_and_of_sherman() {
     let expected = [
-        (Builtin::A, [0.5, 0.5, 0.0, 0.0, 0.0], "scrambled-zipfian"),
-        (Builtin::B, [0.95, 0.05, 0.0, 0.0, 0.0], "scrambled-zipfian"),
-        (Builtin::C, [1.0, 0.0, 0.0, 0.0, 0.0], "scrambled-zipfian"),
-        (Builtin::D, [0.95, 0.0, 0.05, 0.0, 0.0], "latest"),
-        (Builtin::E, [0.0, 0.0, 0.05, 0.95, 0.0], "scrambled-zipfian"),
-        (Builtin::F, [0.5, 0.0, 0.0, 0.0, 0.5], "scrambled-zipfian"),
+        (Builtin::A, [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::B, [0.95, 0.05, 0.0, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::C, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::D, [0.95, 0.0, 0.05, 0.0, 0.0, 0.0], "latest"),
+        (Builtin::E, [0.0, 0.0, 0.05, 0.95, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::F, [0.5, 0.0, 0.0, 0.0, 0.5, 0.0], "scrambled-zipfian"),
+        (Builtin::WriteOnly, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0], "scrambled-zipfian"),
+        (Builtin::WriteIntensive, [0.5, 0.0, 0.0, 0.0, 0.0, 0.5], "scrambled-zipfian"),
+        (Builtin::ReadIntensive, [0.95, 0.0, 0.0, 0.0, 0.0, 0.05], "scrambled-zipfian"),
+        (Builtin::RangeOnly, [0.0, 0.0, 0.0, 1.0, 0.0, 0.0], "scrambled-zipfian"),
+        (Builtin::RangeWrite, [0.0, 0.0, 0.0, 0.5, 0.0, 0.5], "scrambled-zipfian"),
     ];
     for (builtin, weights, requests) in expected {
         let (workload, warnings) = parse(builtin.text()).unwrap();
@@ -44,6 +49,10 @@ fn builtin_workloads_are_those_of_ycsb() {
         assert_eq!(warnings, Vec::<String>::new());
     }
     assert_eq!(Builtin::E.workload().unwrap().scan_length.max, 100);
+    let ranges = Builtin::RangeWrite.workload().unwrap();
+    assert_eq!((ranges.scan_length.min, ranges.scan_length.max), (100, 100));
+    assert_eq!((ranges.keys.len_max(), ranges.layout.len_max()), (8, 8));
+    assert!((ranges.inserting_share() - 0.5 / 3.0).abs() < 1e-9);
 }
 
 /// The assignments of YCSB's file for workload E, without comments.
@@ -72,7 +81,7 @@ fn a_file_of_ycsb_is_accepted_as_it_is() {
     let (workload, warnings) = parse(YCSB_E).unwrap();
     assert_eq!(workload.records, 0..1000);
     assert_eq!(workload.operations, Some(1000));
-    assert_eq!(workload.mix, mix([0.0, 0.0, 0.05, 0.95, 0.0]));
+    assert_eq!(workload.mix, mix([0.0, 0.0, 0.05, 0.95, 0.0, 0.0]));
     assert_eq!(workload.requests, RequestDistribution::ScrambledZipfian);
     assert!(warnings.is_empty());
 }
@@ -83,7 +92,7 @@ fn defaults_are_those_of_ycsb() {
     assert_eq!(workload.table, "usertable");
     assert_eq!(workload.layout.fields(), 10);
     assert_eq!(workload.layout.constant_field_len(), Some(100));
-    assert_eq!(workload.mix, mix([0.95, 0.05, 0.0, 0.0, 0.0]));
+    assert_eq!(workload.mix, mix([0.95, 0.05, 0.0, 0.0, 0.0, 0.0]));
     assert_eq!(workload.requests, RequestDistribution::Uniform);
     assert_eq!((workload.scan_length.min, workload.scan_length.max), (1, 1000));
     assert_eq!(workload.scan_length.distribution, ScanLengthDistribution::Uniform);

@@ -1,5 +1,5 @@
-//! The workload `ycsb`: YCSB's core workloads A to F on a shared ordered index. The contents of
-//! each field have a version, which names the write.
+//! The workload `ycsb`: YCSB's core workloads A to F, and those of Sherman's evaluation, on a shared
+//! ordered index. The contents of each field have a version, which names the write.
 
 mod step;
 
@@ -107,6 +107,7 @@ impl<T: SharedMap> IndexLoad for Ycsb<T> {
     }
 
     async fn apply(client: &Client<Indexed<Self>>, operation: YcsbOperation) {
+        let claimed = operation.claimed();
         match operation {
             YcsbOperation::Read { record, .. } => {
                 client.at("read", record, client.read(record)).await;
@@ -116,7 +117,6 @@ impl<T: SharedMap> IndexLoad for Ycsb<T> {
             }
             YcsbOperation::Insert { record } => {
                 client.at("insert", record, client.insert(record)).await;
-                client.load().inserts.acknowledge(record);
             }
             YcsbOperation::Scan { first, records, .. } => {
                 let scan = client.scan(first, Some(records as usize));
@@ -125,6 +125,12 @@ impl<T: SharedMap> IndexLoad for Ycsb<T> {
             YcsbOperation::ReadModifyWrite { record, write, .. } => {
                 client.at("read and write", record, client.change(record, write)).await;
             }
+            YcsbOperation::Upsert { record, .. } => {
+                client.at("upsert", record, client.upsert(record)).await;
+            }
+        }
+        if let Some(record) = claimed {
+            client.load().inserts.acknowledge(record);
         }
     }
 
@@ -208,6 +214,23 @@ impl<T: SharedMap> Client<Indexed<Ycsb<T>>> {
             Ok(Step::Whole(MapOperation::Insert { value, inserted }))
         };
         self.call(call_of(&key), self.index().insert(&key, &bytes), told).await
+    }
+
+    async fn upsert(&self, record: RecordNumber) -> Result<(), MapError<T>> {
+        let (key, mut bytes) = (self.key(record), Vec::new());
+        let (layout, version) =
+            (&self.load().workload.layout, self.own().versions.borrow_mut().take());
+        layout.encode(ContentKey::new(&key), version, &mut bytes);
+        let value: Fielded = vec![version.number(); usize::from(layout.fields())];
+        let told = |answer: Option<Result<bool, MapError<T>>>| {
+            let value = value.clone();
+            Ok(Step::Whole(match answer.transpose()? {
+                None => MapOperation::Upsert { value },
+                Some(true) => MapOperation::Insert { value, inserted: true },
+                Some(false) => MapOperation::Update { value, updated: true },
+            }))
+        };
+        self.call(call_of(&key), self.index().upsert(&key, &bytes), told).await
     }
 
     async fn update(&self, record: RecordNumber, fields: Fields) -> Result<(), MapError<T>> {
