@@ -45,7 +45,7 @@ mod tests;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use latchwork_files::Named;
 
@@ -109,7 +109,8 @@ pub(crate) fn read<C: CommandFactory + FromArgMatches>(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let variables: Vec<(OsString, OsString)> = variables.into_iter().collect();
     let relaxed = flags::relaxed(&command);
-    let alone = relaxed.clone().try_get_matches_from(&arguments)?;
+    let alone = relaxed.clone().try_get_matches_from(&arguments);
+    let alone = alone.map_err(|error| flag_of_another(error, program))?;
     if alone.get_flag(flags::HELP_SETTINGS) {
         return Ok(Read::Print(settings::help(program, &command)));
     }
@@ -200,6 +201,21 @@ fn missing_settings(error: clap::Error, flags: &[flags::Flag]) -> ReadError {
     let line = settings.fold(one_line(&error), |line, flag| {
         line.replace(&format!("--{} <", flag.name), &format!("--set {}=<", flag.name))
     });
+    ReadError::Elsewhere(AppError::Usage(line))
+}
+
+/// Rewrites an error about a flag of other programs, so that it names these.
+fn flag_of_another(error: clap::Error, program: &str) -> ReadError {
+    let unknown = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => flag,
+        _ => return ReadError::CommandLine(error),
+    };
+    let others = sources::with_flag(unknown.trim_start_matches('-'));
+    if others.is_empty() {
+        return ReadError::CommandLine(error);
+    }
+    let others = others.join(" and ");
+    let line = format!("{unknown}: {program} has no such flag; leave it out, or use {others}");
     ReadError::Elsewhere(AppError::Usage(line))
 }
 

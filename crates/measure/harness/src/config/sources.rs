@@ -132,6 +132,12 @@ impl Program {
     }
 }
 
+/// The programs with a flag of this name that not all programs have.
+pub(super) fn with_flag(name: &str) -> Vec<&'static str> {
+    let have = PROGRAMS.iter().filter(|program| program.flags.contains(&name));
+    have.map(|program| program.name).collect()
+}
+
 /// Whether any program has a flag or setting of this name that not all programs have.
 pub(super) fn is_known(name: &str) -> bool {
     PROGRAMS.iter().any(|program| program.has(name))

@@ -205,6 +205,14 @@ fn an_error_names_the_line_or_the_variable() {
 }
 
 #[test]
+fn a_flag_of_other_programs_names_them() {
+    let line = wrong("", &[], "--warehouses 3");
+    assert_eq!(line, "--warehouses: ycsb has no such flag; leave it out, or use tpcc");
+    let line = wrong("", &[], "run --sharing 1");
+    assert_eq!(line, "--sharing: ycsb has no such flag; leave it out, or use microbench");
+}
+
+#[test]
 fn variables_of_other_programs_and_of_tests_are_nobodys_business() {
     let variables = [
         ("LATCHWORK_WAREHOUSES", "3"),
