@@ -2,7 +2,7 @@
 #
 #   figure NAME "$@"                             reads the options, builds the programs
 #   point LABEL=VALUE ... -- PROGRAM FLAG ...   requests a run, which NAME.toml names by its labels
-#   micro, tree, orders                          the programs with the flags that all figures share
+#   micro, tree, orders, sherman                 the programs with the flags that all figures share
 #   compare NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests SELCC, SEL and adaptive release
 #   directories NODES WORKERS LABEL=VALUE ... -- FLAG ...    requests GAM, GAM with TSO, ScaleStore
 #   finish                                       makes the missing runs, in parallel, and draws
@@ -86,6 +86,27 @@ tree() {
         --warmup "$(pick 0.03 0.01)" --time "$(pick 0.02 0.005)" "${@:3}"
 }
 
+# Sherman's testbed: 8 servers, each of which is a compute node of 22 workers and a memory node,
+# with ConnectX-5 NICs (Sherman 5.1). A billion records are a million. WORKLOAD SERIES DISTRIBUTION
+# FLAG ...
+sherman() {
+    local steps=() requests=(requestdistribution=uniform)
+    case $2 in
+    "FG+") steps=(--index fg-plus) ;;
+    "+Combine") steps=(--index fg-plus --combine on) ;;
+    "+On-Chip") steps=(--index fg-plus --combine on --lock-memory chip) ;;
+    "+Hierarchical") steps=(--index fg-plus --combine on --lock-memory chip --local-locks on) ;;
+    "Sherman") steps=(--index sherman) ;;
+    "Sherman, published check") steps=(--index sherman --leaf-check published) ;;
+    esac
+    [ "$3" = uniform ] || requests=(requestdistribution=zipfian-records zipfianscale=$scale)
+    echo ycsb run --fabric sim --nic connectx5-stalling --set colocate=on --set chip-memory=256K --seed 42 --inflight 1 \
+        --compute-nodes 8 --memory-nodes 8 --threads 22 --memory-mb 128 \
+        -w "$1" -p "recordcount=$((1000000000 / scale))" "${requests[@]/#/-p }" "${steps[@]}" "${@:4}"
+}
+
+sherman_steps=("FG+" "+Combine" "+On-Chip" "+Hierarchical" "Sherman" "Sherman, published check")
+
 # TPC-C on 8 compute and 8 memory nodes, a warehouse for each worker, with all its checks: WARMUP
 # and TIME in virtual milliseconds, FLAG ... The cache of a node is an eighth of the database (8 GB
 # of 64 in the paper's).
@@ -97,7 +118,7 @@ orders() {
 
 # All figures, in the book's order.
 figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation
-    home-cost chaining gam)
+    home-cost chaining gam sherman-skewed sherman-uniform sherman-ranges)
 
 # ---- a figure ------------------------------------------------------------------------------------
 

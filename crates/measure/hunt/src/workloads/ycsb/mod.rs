@@ -1,4 +1,4 @@
-//! The workload `ycsb`: YCSB's core workloads A to F, and those of Sherman's evaluation, on a shared
+//! The workload `ycsb`: YCSB's core workloads A to F, and those of Sherman's evaluation, on an
 //! ordered index. The contents of each field have a version, which names the write.
 
 mod step;
