@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Sherman's figure 5: from FG+ to Sherman step by step, zipfian 0.99 (Sherman 5.2.1). Runs without a
-# table of locks on chip are longer, because there one upsert in a hundred takes 20 ms.
+# Sherman's figure 5: from FG+ to Sherman step by step, zipfian 0.99 (Sherman 5.2.1). Locks in nodes
+# make one upsert in a hundred take 20 ms where most operations write, so these runs are longer.
 . "$(dirname "$0")/lib.sh"
 needs=(--bin ycsb)
 figure sherman-skewed "$@"
 
 for workload in write-only write-intensive read-intensive; do
     for series in "${sherman_steps[@]}"; do
-        case $series in
-        "FG+" | "+Combine") times=(--warmup 0.02 --time "$(pick 0.3 0.05)") ;;
+        case $workload$series in
+        write*"FG+" | write*"+Combine") times=(--warmup 0.02 --time "$(pick 0.3 0.05)") ;;
         *) times=(--warmup 0.005 --time "$(pick 0.03 0.005)") ;;
         esac
         point workload=$workload "series=$series" -- $(sherman $workload "$series" skewed "${times[@]}")
