@@ -13,7 +13,7 @@ use crate::index::IndexFlags;
 
 /// The shared flag's own help does not mention the property.
 const THREADS_HELP: &str = "Workers (threads) of each compute node. [default: the property \
-    threadcount; else cores / compute nodes, at least 1, and 8 in a simulation]";
+    threadcount, which counts those of all nodes; else cores / compute nodes, at least 1, and 8 in a simulation]";
 
 /// YCSB on a cluster in this process, of threads or simulated: compute nodes that share one index
 /// over disaggregated memory, by default a cache-coherent B-link tree.

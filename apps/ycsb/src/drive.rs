@@ -234,7 +234,10 @@ fn run<I: TableIndex>(
     let only_modifies = mix.update + mix.upsert == 0.0 && mix.read_modify_write > 0.0;
     let counts = only_modifies && workload.layout.keeps_whole_versions();
     expected.fields_modified = counts.then_some(modified);
-    let ends = ran.done.iter().map(|worker| worker.end);
+    let is_cut = run.phase.ended_early()
+        || settings.operations.is_some_and(|all| latencies.ok() + latencies.failed() >= all);
+    let until = (plan.until < Time::MAX && !is_cut).then_some(plan.until);
+    let ends = ran.done.iter().map(|worker| worker.end).chain(until);
     let figures = Figures::between(latencies.ok(), plan.measured_from, ends);
     let latencies = latencies.measured();
     outcome.run = Some(ran.complete(Figures { latencies, ..figures }, None));

@@ -172,6 +172,8 @@ impl<I: TableIndex> Runner<I> {
             Some(pacer) => {
                 let intended = pacer.borrow_mut().next_start();
                 if intended >= plan.until {
+                    // The measured time is over at its end, also when no operation is left for it.
+                    self.wait_for(plan.until).await;
                     return None;
                 }
                 if intended > last && !self.wait_for(intended).await {

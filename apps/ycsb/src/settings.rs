@@ -131,14 +131,10 @@ impl Settings {
 
     fn configure(&mut self, flags: &Flags) -> Result<(), AppError> {
         let threads = match self.workload.client.threads {
-            Some(threads) if flags.common.cluster.threads.is_none() => usize::try_from(threads)
-                .ok()
-                .filter(|threads| *threads <= 1024)
-                .ok_or_else(|| {
-                    usage(format!(
-                        "threadcount={threads}: more than 1024 workers per node; use --threads"
-                    ))
-                })?,
+            Some(threads) if flags.common.cluster.threads.is_none() => {
+                let nodes = flags.common.cluster.compute_nodes;
+                workers_of(threads as usize, nodes)?
+            }
             _ => flags.common.threads(&self.common.fabric, THREADS_DEFAULT_VIRTUAL),
         };
         let need = self.memory_need();
@@ -252,6 +248,19 @@ impl Settings {
     }
 }
 
+/// The workers of each compute node for YCSB's `threadcount`, which counts those of all nodes.
+fn workers_of(threads: usize, nodes: usize) -> Result<usize, AppError> {
+    let problem = match (threads % nodes, threads / nodes) {
+        (0, 1..=1024) => return Ok(threads / nodes),
+        (0, _) => format!("at most {}", 1024 * nodes),
+        _ => format!("a multiple of {nodes}"),
+    };
+    Err(usage(format!(
+        "threadcount={threads}: it counts the workers of all compute nodes, of which there are \
+         {nodes}; use {problem}, another --compute-nodes, or --threads"
+    )))
+}
+
 /// Whether the memory pool is full.
 pub(crate) fn is_out_of_memory(error: &impl IndexError) -> bool {
     error.kind() == ErrorKind::OutOfMemory
@@ -347,9 +356,10 @@ mod tests {
 
     #[test]
     fn flags_win_over_settings_of_ycsbs_client() {
-        let properties = "-p threadcount=3 -p target=100 -p maxexecutiontime=7";
+        let properties = "-p threadcount=6 -p target=100 -p maxexecutiontime=7";
         let given = settings(properties).unwrap();
-        assert_eq!((given.common.cluster.workers, given.target_ops_s), (3, Some(100.0)));
+        assert_eq!((given.common.cluster.compute_nodes, given.common.cluster.workers), (2, 3));
+        assert_eq!(given.target_ops_s, Some(100.0));
         assert_eq!(given.time, Some(Duration::from_secs(7)));
         let flags = settings(&format!("{properties} --threads 2 --target 50 --time 1")).unwrap();
         assert_eq!((flags.common.cluster.workers, flags.target_ops_s), (2, Some(50.0)));
@@ -384,7 +394,8 @@ mod tests {
             ("-p recordcount", "recordcount", "key=value"),
             ("-P /nowhere/workload", "/nowhere/workload", "it cannot be read"),
             ("-p readproportion=0 -p updateproportion=0", "proportions", "readproportion=1"),
-            ("-p threadcount=5000", "threadcount=5000", "--threads"),
+            ("-p threadcount=5000", "threadcount=5000", "use at most 2048, "),
+            ("-p threadcount=3", "threadcount=3", "use a multiple of 2, "),
             ("--node-size 1024", "--node-size 1024", "--index sherman, fg-plus or fg"),
             ("--index sherman --protocol gam", "--protocol gam", "--index blink"),
             ("--index sherman --node-size 512", "--node-size 512", "--node-size 8192"),
@@ -405,7 +416,7 @@ mod tests {
     #[test]
     fn processes_agree_on_what_is_run_and_not_on_how_it_was_said() {
         let agreed = |arguments| settings(arguments).unwrap().to_agree_on();
-        assert_eq!(agreed("-p threadcount=3 -p target=7"), agreed("--threads 3 --target 7"));
+        assert_eq!(agreed("-p threadcount=6 -p target=7"), agreed("--threads 3 --target 7"));
         for other in ["-p recordcount=5", "-p zipfianskew=0.5", "-w b", "check", "--cache-mb 7"] {
             let Ok(other) = settings(other) else { continue };
             assert_ne!(agreed(""), other.to_agree_on());

@@ -114,6 +114,20 @@ fn a_target_is_kept_in_virtual_time() {
     assert!(told.document["latency_us"]["Intended-READ"]["count"].as_u64() > Some(1000));
 }
 
+/// Bug: a run ended with its last operation, so that few operations had too high a rate.
+#[test]
+fn the_rate_is_of_the_whole_measured_time() {
+    for (target, time, ops) in [("1000", "0.005", 5), ("100", "0.005", 1), ("0.1", "5", 1)] {
+        let told = run(&format!(
+            "run -w c -p recordcount=1000 --threads 1 --compute-nodes 1 --warmup 0 --target {target} --time {time}"
+        ));
+        let seconds: f64 = time.parse().expect("seconds");
+        assert_eq!(told.document["ops"], ops, "{target} {time}");
+        assert_eq!(told.document["elapsed_s"], seconds, "{target} {time}");
+        assert_eq!(told.document["throughput_ops_s"], ops as f64 / seconds, "{target} {time}");
+    }
+}
+
 #[test]
 fn a_baseline_without_a_cache_pays_for_every_level_of_the_tree() {
     let run = |protocol: &str| {
