@@ -77,6 +77,14 @@ impl LoadBy {
             LoadBy::Bulk => "bulk",
         }
     }
+
+    /// As in "records, loaded in bulk".
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            LoadBy::Inserts => "by inserts",
+            LoadBy::Bulk => "in bulk",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -63,13 +63,20 @@ impl Driver for Settings {
 
     fn headline(&self) -> String {
         format!(
-            "ycsb {}{}: workload {}, {} records of up to {} bytes; {}",
+            "ycsb {}{}: workload {}, {} records of up to {} bytes, loaded {}, index {}; {}{}",
             self.command.name(),
             self.common.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
             self.sources.join(" "),
             self.workload.record_count(),
             self.workload.layout.len_max(),
+            self.load_by.in_words(),
+            self.index.name(),
             ClusterFlags::in_words(&self.common.cluster),
+            match (self.command, self.warmup_auto) {
+                (Command::Load, _) => String::new(),
+                (_, true) => "; warm-up until the hit ratio is steady".to_owned(),
+                (_, false) => format!("; warm-up of {:?}", self.warmup),
+            },
         )
     }
 

@@ -366,6 +366,20 @@ mod tests {
         assert_eq!(flags.time, Some(Duration::from_secs(1)));
     }
 
+    #[test]
+    fn the_first_line_says_what_is_run() {
+        let headline =
+            |arguments| latchwork_harness::driver::Driver::headline(&settings(arguments).unwrap());
+        let line = headline("load -w b --threads 3 --inflight 1 --index sherman");
+        assert!(line.contains("loaded by inserts, index sherman; "), "{line}");
+        assert!(line.contains("3 workers each, 1 operation in flight per worker, "), "{line}");
+        assert!(!line.contains("warm-up"), "{line}");
+        let line = headline("run --warmup 250ms");
+        assert!(line.contains("loaded in bulk, index blink; "), "{line}");
+        assert!(line.ends_with("; warm-up of 250ms"), "{line}");
+        assert!(headline("run --warmup auto").ends_with("until the hit ratio is steady"));
+    }
+
     /// Bug: runs that could have inserted more than the machine's memory were refused.
     #[test]
     fn the_memory_is_what_the_run_can_fill_and_the_machine_has() {

@@ -301,6 +301,14 @@ impl IndexFlags {
 }
 
 impl TableSettings {
+    /// The name that `--index` has for it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            TableSettings::Blink => IndexName::Blink.name(),
+            TableSettings::Sherman(settings) => settings.name.name(),
+        }
+    }
+
     /// Takes over what the cluster's flags decide.
     ///
     /// # Errors
@@ -333,11 +341,11 @@ impl TableSettings {
 
     /// The settings for a result document.
     pub(crate) fn describe(&self) -> Value {
-        let TableSettings::Sherman(settings) = self else { return json!({ "index": "blink" }) };
-        let ShermanSettings { name, config, node_size, .. } = &**settings;
+        let TableSettings::Sherman(settings) = self else { return json!({ "index": self.name() }) };
+        let ShermanSettings { config, node_size, .. } = &**settings;
         let is_sorted = config.check == Check::Checksum;
         json!({
-            "index": name.name(),
+            "index": self.name(),
             "node_size": node_size,
             "lock_memory": match config.lock_memory {
                 LockMemory::Node => "node",

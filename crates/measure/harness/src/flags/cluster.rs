@@ -225,9 +225,10 @@ impl ClusterFlags {
     /// The cluster in a line for people.
     pub fn in_words(config: &ClusterConfig) -> String {
         format!(
-            "{} with {} each, {}, {}; cache of {:.0} MiB per compute node, lines of {} bytes",
+            "{} with {} each, {} in flight per worker, {}, {}; cache of {:.0} MiB per compute node, lines of {} bytes",
             many(config.compute_nodes, "compute node"),
             many(config.workers, "worker"),
+            many(config.inflight, "operation"),
             many(config.memory_nodes, "memory node"),
             config.protocol.name(),
             config.cache_bytes as f64 / MIB as f64,
