@@ -162,7 +162,10 @@ impl latchwork_verbs::Endpoint for ShmEndpoint {
         self.requests.extend_from_slice(requests);
         // From here on the requests address the region of the node, which has both ranges.
         let posted = &mut self.requests[first..];
-        posted.iter_mut().for_each(|request| request.place(extent.unwrap_or_default()));
+        // Where nothing is on chip, each offset is its own place, and a miss counts instructions.
+        if let Some(extent) = extent.filter(|extent| extent.chip_bytes > 0) {
+            posted.iter_mut().for_each(|request| request.place(extent));
+        }
         posted.iter().for_each(|request| self.routes.fetch_ahead(target, request));
         strict_assert_eq!(
             self.posted.iter().map(|posted| posted.len).sum::<usize>(),
