@@ -108,11 +108,11 @@ fn shown(text: Vec<u8>) -> Vec<u8> {
     if is_for_people_only() { without_script_lines(&text) } else { text }
 }
 
-/// Removes the lines for scripts, such as `[CHECK], ..` of all programs and `tpmC: ..` of TPC-C.
+/// Removes the lines for scripts, such as `[CHECK], ..` of all programs and the rates of TPC-C.
 fn without_script_lines(text: &[u8]) -> Vec<u8> {
     let for_scripts = |line: &&[u8]| {
         let is_tagged = line[0] == b'[' && line.get(1).is_some_and(u8::is_ascii_alphabetic);
-        is_tagged || line.starts_with(b"tpmC: ")
+        is_tagged || line.starts_with(b"newOrdersPerMin: ") || line.starts_with(b"tpmC, ")
     };
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     lines.filter(|line| !for_scripts(line)).flatten().copied().collect()
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn lines_for_scripts_are_left_out_and_documents_are_not() {
-        let text = b"[OVERALL], RunTime(ms), 9\n{\n  \"checks\": [\n  ]\n}\n[CHECK], tree, ok\ntpmC: 1.0\nnews";
+        let text = b"[OVERALL], RunTime(ms), 9\n{\n  \"checks\": [\n  ]\n}\n[CHECK], tree, ok\nnewOrdersPerMin: 1.0\nnews";
         let expected = b"{\n  \"checks\": [\n  ]\n}\nnews";
         assert_eq!(without_script_lines(text), expected);
         assert_eq!(without_script_lines(b"[\n1]\n"), b"[\n1]\n");

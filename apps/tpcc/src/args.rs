@@ -12,6 +12,8 @@ use latchwork_harness::{Named, NamesFiles};
 use latchwork_txn::Scheme;
 use latchwork_workload::tpcc::{Scale, TransactionKind, Weights};
 
+use crate::terminals::HomeRule;
+
 /// The shared flags' own help does not mention transactions.
 const INFLIGHT_HELP: &str = "Transactions that each worker has in flight: more than one is for commits that wait \
     for the log.";
@@ -133,9 +135,18 @@ pub(crate) struct Flags {
     /// payments of another warehouse, as the standard has it]
     #[arg(long, global = true, value_name = "PERCENT", value_parser = whole(0..=100u8), help_heading = "Workload")]
     pub(crate) distribution_ratio: Option<u8>,
-    /// Each transaction is of any warehouse, so that all compute nodes work on all data.
-    #[arg(long, global = true, conflicts_with_all = ["partitioned", "wait"], hide = true, help_heading = "Settings: Workload")]
-    pub(crate) roaming: bool,
+    /// Where the transactions of a compute node are at home: node, in warehouses of its own, as far
+    /// as there are enough; any, each in any warehouse; standard, each terminal in a district, with
+    /// the terminals of a warehouse at all nodes.
+    #[arg(
+        long,
+        global = true,
+        value_name = "RULE",
+        default_value = "node",
+        hide_possible_values = true,
+        help_heading = "Workload"
+    )]
+    pub(crate) terminals: HomeRule,
     /// Each compute node has its share of the warehouses and alone touches their rows. A
     /// transaction with rows of several nodes sends messages and commits by two-phase commit.
     /// Terminals work in the warehouses of their node.
@@ -269,8 +280,7 @@ mod tests {
             ("--wal always", "--wal", "off, async, sync"),
             ("--early-release soon", "--early-release", "on or off"),
             ("--distribution-ratio 101", "--distribution-ratio", "from 0 to 100"),
-            ("--roaming --partitioned", "--roaming", "--partitioned"),
-            ("--wait --roaming", "--wait", "--roaming"),
+            ("--terminals all", "--terminals", "node, any, standard"),
             ("--ts-block 0", "--ts-block", "from 1"),
             ("--read-lease 1000001", "--read-lease", "to 1000000"),
             ("--elder-after -1", "--elder-after", "from 0"),

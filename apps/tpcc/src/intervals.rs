@@ -72,7 +72,8 @@ impl Intervals {
     }
 
     fn tell(&self, (statistics, elapsed): &(Statistics, Duration)) {
-        let summary = Summary { statistics, elapsed: *elapsed, waiting: self.waiting };
+        let summary =
+            Summary { statistics, elapsed: *elapsed, waiting: self.waiting, is_tpmc: false };
         let aside = self.aside.then(Output::stdout);
         // The run continues even if the output cannot be written.
         let _ = outcome::print_progress(aside.as_ref(), |mut out| {

@@ -41,7 +41,7 @@ impl Load {
     /// A free part for a worker of a compute node.
     fn next(&self, node: usize) -> Option<LoadPart> {
         let settings = &self.session.settings;
-        let (shares, population) = (settings.shares, &settings.population);
+        let (shares, population) = (settings.terminals.shares, &settings.population);
         let next = &self.next[if shares.is_some() { node } else { 0 }];
         let (process, of) = if shares.is_some() { (0, 1) } else { self.process };
         loop {

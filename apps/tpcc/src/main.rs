@@ -39,6 +39,7 @@ mod settings;
 mod shares;
 mod tables;
 mod tally;
+mod terminals;
 #[cfg(test)]
 mod testing;
 mod transactions;

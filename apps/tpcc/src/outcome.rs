@@ -55,7 +55,8 @@ impl Session {
 
     fn summary<'a>(&self, run: &'a Measured) -> Summary<'a> {
         let waiting = self.settings.waiting();
-        Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting }
+        let is_tpmc = self.settings.has_tpmc();
+        Summary { statistics: &run.tally.statistics, elapsed: run.elapsed, waiting, is_tpmc }
     }
 
     /// Writes go-tpc's lines, and those of the checks.
@@ -122,10 +123,12 @@ impl Session {
         let (total, seconds) = (statistics.total(), run.elapsed.as_secs_f64());
         writeln!(
             out,
-            "run    {total} transactions in {seconds:.2} s: {} transactions/s, {} tpmC",
+            "run    {total} transactions in {seconds:.2} s: {} transactions/s, {} {}",
             short(total as f64 / seconds.max(1e-9)),
-            short(summary.tpmc())
+            short(summary.new_orders_per_min()),
+            if summary.is_tpmc { "tpmC, unaudited" } else { "new orders/min" },
         )?;
+        writeln!(out, "       of {}", self.settings.in_words())?;
         outcome.run.iter().try_for_each(|figures| figures.write_conditions(out))?;
         let aborts = statistics.all_counts().aborts;
         if aborts > 0 {

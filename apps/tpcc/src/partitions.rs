@@ -108,7 +108,7 @@ impl Partitions {
 }
 
 fn owner(session: &Session, tables: &Tables) -> Result<Owner<Worker>, AppError> {
-    let Some(shares) = session.settings.shares else {
+    let Some(shares) = session.settings.terminals.shares else {
         return Err(AppError::Failed("nobody has said whose rows are whose".to_owned()));
     };
     let items = tables.of(TpccTable::Item).id();

@@ -39,7 +39,7 @@ pub(crate) async fn recover(
     let (store, _) = session.open(&phase, &member, Logged::No).await?;
     let Some(stored) = &session.settings.stored else { return Ok(()) };
     let done = match step {
-        Step::Rows => match session.settings.shares {
+        Step::Rows => match session.settings.terminals.shares {
             None => stored.recovery.rows(&store).await,
             Some(shares) => {
                 let table_of = |id| TpccTable::ALL.into_iter().find(|table| table_id(*table) == id);

@@ -119,7 +119,7 @@ struct Runner {
 pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError> {
     let (store, tables) = run.session.open(&run.phase, &member, Logged::Yes).await?;
     let settings = &run.session.settings;
-    let places = settings.terminals(member.node, member.index);
+    let places = settings.terminals.of_worker(member.index as u32);
     let done = RefCell::new(Done { tally: Tally::default(), end: run.begin });
     let handle = member.handle.clone();
     let number = run.number(&store, &member).await?;

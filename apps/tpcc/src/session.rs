@@ -6,7 +6,6 @@ use std::time::Duration;
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::MemoryError;
 use latchwork_database::{DatabaseOpenError, Nodes, Wait, open_named};
-use latchwork_harness::outcome::many;
 use latchwork_harness::{AppError, ClusterFlags, PhaseProgress, RunCluster};
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_txn::{Database, DatabaseId, Health, NodeId, TxnError};
@@ -179,15 +178,15 @@ impl Session {
 
     /// A line for people about the coming run.
     pub(crate) fn headline(&self) -> String {
-        let Settings { common, population, .. } = &self.settings;
+        let Settings { common, .. } = &self.settings;
         format!(
-            "tpcc{}{}: {} with about {} MiB, {}; {}",
+            "tpcc{}{}: {}; about {} MiB; {}; warm-up of {:?}",
             self.settings.command.map_or(String::new(), |command| format!(" {}", command.name())),
             common.fabric.nic().map_or(String::new(), |nic| format!(" on simulated {nic}")),
-            many(population.warehouses() as usize, "warehouse"),
+            self.settings.in_words(),
             self.settings.population_bytes >> 20,
-            self.settings.txn.scheme,
             ClusterFlags::in_words(&common.cluster),
+            self.settings.warmup,
         )
     }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use latchwork_files as files;
 use latchwork_harness::driver::{Common, MemoryNeed, operations_at_most};
+use latchwork_harness::outcome::many;
 use latchwork_harness::{AppError, FabricChoice, RunCluster};
 use latchwork_wal::Device;
 use latchwork_workload::tpcc::{
-    Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting,
+    Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting, Weights,
 };
 
 use self::checks::usage;
@@ -22,6 +23,7 @@ use crate::args::{Cli, Command, Flags, Output, Wal};
 use crate::log::{Logs, Stored};
 use crate::memory;
 use crate::shares::{Shares, WORKERS_MAX};
+use crate::terminals::Terminals;
 
 /// The measured time of a run without a limit, and the time of its warm-up.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
@@ -47,9 +49,6 @@ const RATE_WAITING: f64 = 1.0;
 /// Default number of warehouses.
 const WAREHOUSES_DEFAULT: u32 = 2;
 
-/// Terminals in each warehouse of runs with waits (clause 4.2.2).
-const TERMINALS: u32 = 10;
-
 /// Payments by customers of other warehouses, in percent (clause 2.5.1.2).
 const REMOTE_PAYMENTS: u8 = 15;
 
@@ -63,12 +62,9 @@ pub(crate) struct Settings {
     /// Estimated bytes of the population in lines.
     pub(crate) population_bytes: u64,
     pub(crate) inputs: InputSettings,
-    /// The warehouses of each compute node, if each node has its own.
-    pub(crate) shares: Option<Shares>,
     /// Whether only the row owner touches a row, so that nodes commit together by two-phase commit.
     pub(crate) partitioned: bool,
-    /// Whether each transaction may be of any warehouse.
-    pub(crate) roaming: bool,
+    pub(crate) terminals: Terminals,
     pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::TransactionSettings,
     pub(crate) wal: Wal,
@@ -121,6 +117,7 @@ impl Settings {
         };
         let warehouses = population.warehouses();
         let shares = shares(&flags, warehouses)?;
+        checks::terminals(&flags, shares)?;
         let inputs = inputs(&flags, &population, shares)?;
         common.warnings.extend(checks::warnings(&flags));
         let (time_default, warmup_default, interval_default) = match simulated {
@@ -142,12 +139,18 @@ impl Settings {
         });
         configure(&flags, &mut common, warehouses, population_bytes, growth)?;
         let cluster = &mut common.cluster;
+        let terminals = Terminals {
+            rule: flags.terminals,
+            warehouses,
+            shares,
+            nodes: cluster.compute_nodes as u32,
+            workers: cluster.workers as u32,
+            each: (!flags.wait).then_some(cluster.inflight as u32),
+        };
         if flags.wait {
             // A worker runs all its terminals at the same time, each in its own task, so the number
             // in flight is the number of terminals.
-            let workers = cluster.workers * cluster.compute_nodes;
-            let terminals = warehouses as usize * TERMINALS as usize;
-            cluster.inflight = terminals.div_ceil(workers);
+            cluster.inflight = terminals.most() as usize;
         }
         if !joined {
             memory::check_nodes(&common.fabric, warehouses, population_bytes, &common.cluster)?;
@@ -190,9 +193,8 @@ impl Settings {
             population,
             population_bytes,
             inputs,
-            shares,
             partitioned: flags.partitioned,
-            roaming: flags.roaming,
+            terminals,
             wait: flags.wait,
             txn,
             wal,
@@ -242,33 +244,26 @@ impl Settings {
         self.print_json || self.common.json.as_ref().is_some_and(files::Output::is_stdout)
     }
 
+    /// Whether new orders per minute are the standard's measure, but for the audit.
+    pub(crate) fn has_tpmc(&self) -> bool {
+        self.wait && self.wal == Wal::Sync && self.inputs.weights == Weights::default()
+    }
+
+    /// What a reader of the figures has to know of the run.
+    pub(crate) fn in_words(&self) -> String {
+        format!(
+            "{}, {}; {}; log {}; {}",
+            many(self.terminals.warehouses as usize, "warehouse"),
+            self.terminals.rule.in_words(),
+            if self.wait { "terminals wait" } else { "no waits" },
+            self.wal.name(),
+            self.txn.scheme,
+        )
+    }
+
     /// The terminals with waits, which are the base of the efficiency.
     pub(crate) fn waiting(&self) -> Option<TerminalWaiting> {
         self.wait.then(|| TerminalWaiting { warehouses: self.population.warehouses() })
-    }
-
-    /// The terminals of a worker of this compute node: their numbers among all terminals, and their
-    /// homes.
-    pub(crate) fn terminals(&self, node: usize, index: usize) -> Vec<(u32, Home)> {
-        let (config, warehouses) = (&self.common.cluster, self.population.warehouses());
-        let each = config.inflight as u32;
-        let all = match self.wait {
-            true => TERMINALS * warehouses,
-            false => (config.compute_nodes * config.workers) as u32 * each,
-        };
-        let first = index as u32 * each;
-        let mine = first..all.min(first + each);
-        let home = |number: u32| match self.shares {
-            _ if self.roaming => Home::Anywhere(1..=warehouses),
-            None => Home::of_terminal(number, all, 1..=warehouses),
-            Some(Shares { warehouses: shard, .. }) => {
-                let from = node as u32 * shard + 1;
-                let of_node = config.workers as u32 * each;
-                let among = from..=warehouses.min(from + shard - 1);
-                Home::of_terminal(number % of_node, of_node, among)
-            }
-        };
-        mine.map(|number| (number, home(number))).collect()
     }
 }
 

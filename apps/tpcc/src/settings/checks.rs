@@ -11,6 +11,8 @@ use latchwork_workload::tpcc::TpccTable;
 
 use crate::args::{Command, Flags, Wal};
 use crate::schemas;
+use crate::shares::Shares;
+use crate::terminals::HomeRule;
 
 /// The mode of the log, if the other settings permit it.
 pub(super) fn log(
@@ -103,6 +105,24 @@ pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
          more",
         larger.unwrap_or(8192)
     )))
+}
+
+/// Checks the homes of terminals against what else decides them.
+pub(super) fn terminals(flags: &Flags, shares: Option<Shares>) -> Result<(), AppError> {
+    let problem = match flags.terminals {
+        HomeRule::Any if flags.partitioned => {
+            "with --partitioned only the node of a warehouse works in it; use --terminals node"
+        }
+        HomeRule::Any if flags.wait => {
+            "with --set wait=on each terminal has a district; use --terminals standard or node"
+        }
+        HomeRule::Standard if shares.is_some() => {
+            "each node works in its share of the warehouses; use --terminals node, or leave out \
+             --partitioned and --distribution-ratio"
+        }
+        _ => return Ok(()),
+    };
+    Err(usage(format!("--terminals {}: {problem}", flags.terminals.name())))
 }
 
 pub(super) fn warnings(flags: &Flags) -> Vec<String> {

@@ -41,7 +41,7 @@ impl Settings {
             "wal": self.wal.name(),
             "early_release": txn.early_release,
             "partitioned": self.partitioned,
-            "roaming": self.roaming,
+            "terminals": self.terminals.rule.name(),
             "check": self.check,
             "warmup_s": seconds(self.warmup),
             "ts_block": ordered.then_some(txn.timestamp_block),

@@ -34,6 +34,9 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
         ("--set sync-us=100 --wal sync --wal-dir x", "--set sync-us=100", "--fabric sim"),
         ("--set sync-us=100 --fabric sim", "--set sync-us=100", "--wal sync"),
+        ("--terminals any --partitioned -w 2", "--terminals any", "use --terminals node"),
+        ("--terminals any --set wait=on", "--terminals any", "use --terminals standard or node"),
+        ("--terminals standard --partitioned -w 2", "--terminals standard", "--terminals node"),
         ("--partitioned -w 1", "--partitioned", "fewer --compute-nodes"),
         ("--partitioned --threads 300 --compute-nodes 2", "--threads 300", "255 at most"),
         (
@@ -76,9 +79,9 @@ fn the_memory_is_what_the_run_can_fill_and_the_machine_has() {
 fn terminals_of_a_divided_database_stay_in_their_share() {
     let settings =
         settings("--distribution-ratio 20 -w 5 --compute-nodes 2 --threads 2").expect("good");
-    assert_eq!(settings.shares, Some(Shares { warehouses: 3, nodes: 2 }));
+    assert_eq!(settings.terminals.shares, Some(Shares { warehouses: 3, nodes: 2 }));
     assert_eq!(settings.inputs.remote_payments_percent, 0);
-    let homes: Vec<_> = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker)).collect();
+    let homes: Vec<_> = (0..4).flat_map(|worker| settings.terminals.of_worker(worker)).collect();
     assert_eq!(homes[0].1, Home::Anywhere(1..=1));
     assert_eq!(homes[1].1, Home::Anywhere(2..=3));
     let second = Home::District { warehouse: 4, district: 1 };
@@ -90,7 +93,7 @@ fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
     let settings = settings("--partitioned -w 4 --compute-nodes 2 --threads 2").expect("good");
     assert_eq!(settings.inputs.remote_lines, RemoteLines::PerLine { percent: 1 });
     assert_eq!(settings.inputs.remote_payments_percent, REMOTE_PAYMENTS);
-    let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
+    let homes = (0..4).flat_map(|worker| settings.terminals.of_worker(worker));
     let homes: Vec<_> = homes.map(|(_, home)| home).collect();
     assert_eq!(homes, [1, 2, 3, 4].map(|warehouse| Home::District { warehouse, district: 1 }));
 }
@@ -98,23 +101,11 @@ fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
 #[test]
 fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
     let settings =
-        settings("--set roaming=on --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
+        settings("--terminals any --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
     let settings = settings.expect("good");
     assert_eq!(settings.inputs.remote_lines, RemoteLines::PerOrder { percent: 20, shard: 2 });
-    let homes = (0..4).flat_map(|worker| settings.terminals(worker / 2, worker));
+    let homes = (0..4).flat_map(|worker| settings.terminals.of_worker(worker));
     assert!(homes.into_iter().all(|(_, home)| home == Home::Anywhere(1..=4)));
-}
-
-#[test]
-fn waiting_terminals_are_ten_in_each_warehouse() {
-    let settings = settings("--set wait=on -w 3 --compute-nodes 2 --threads 2").expect("good");
-    let workers = (0..4).map(|worker| settings.terminals(worker / 2, worker));
-    let homes: Vec<_> = workers.flatten().collect();
-    assert_eq!(homes.len(), 30);
-    let mut places: Vec<_> = homes.iter().map(|(_, home)| format!("{home:?}")).collect();
-    places.sort();
-    places.dedup();
-    assert_eq!(places.len(), 30, "each has a district of its own");
 }
 
 #[test]

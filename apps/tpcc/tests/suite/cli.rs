@@ -82,7 +82,7 @@ fn lines_are_those_of_go_tpc_and_tell_the_checks() {
     assert!((2..=3).contains(&current.count()), "{out}");
     let summary = "[Summary] NEW_ORDER - Takes(s): 0.0, Count: ";
     assert!(out.lines().any(|line| line.starts_with(summary)), "{out}");
-    assert!(out.lines().any(|line| line.starts_with("tpmC: ")), "{out}");
+    assert!(out.lines().any(|line| line.starts_with("newOrdersPerMin: ")), "{out}");
     assert!(!out.contains("efficiency"), "nobody waited");
     let checks = out.lines().filter(|line| line.starts_with("[CHECK], ") && line.ends_with(", ok"));
     assert_eq!(checks.count(), CHECKS, "{out}");
@@ -93,12 +93,12 @@ fn lines_are_those_of_go_tpc_and_tell_the_checks() {
 fn the_document_is_complete_in_a_file_too() {
     let file = temporary("result.json");
     let (out, _) = good(&format!("{SMALL} --operations 500 --json {}", file.display()));
-    assert!(out.contains("tpmC: "), "lines and a document");
+    assert!(out.contains("newOrdersPerMin: "), "lines and a document");
     let written = std::fs::read_to_string(&file).expect("a document");
     std::fs::remove_file(&file).expect("removed");
     let document: Value = serde_json::from_str(&written).expect("JSON");
     assert_eq!((&document["app"], &document["ops"]), (&Value::from("tpcc"), &Value::from(500)));
-    assert!(document["measures"]["tpmC"].as_f64() > Some(0.0));
+    assert!(document["measures"]["new_orders_per_min"].as_f64() > Some(0.0));
     assert!(document["load"]["ops"].as_u64() > Some(9_000));
     assert!(document["aborts"].is_u64());
     let reasons = ["locked", "changed", "phantom", "too_late"];
@@ -244,7 +244,7 @@ fn memory_that_runs_out_is_one_line_that_says_what_would_do() {
 
 /// The results of a run that has filled its memory.
 fn full(out: &str) {
-    assert!(out.contains("\ntpmC: "), "{out}");
+    assert!(out.contains("\nnewOrdersPerMin: "), "{out}");
     let checks = out.lines().filter(|line| line.starts_with("[CHECK], "));
     assert_eq!(checks.filter(|line| line.ends_with(", ok")).count(), CHECKS, "{out}");
 }

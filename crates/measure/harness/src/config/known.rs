@@ -56,6 +56,9 @@ impl<'a> Known<'a> {
         if [CONFIG, PRINT, HELP_SETTINGS].contains(&name) {
             return Meaning::Unknown(format!("--{name} belongs on the command line"));
         }
+        if let Some(told) = sources::renamed(name) {
+            return Meaning::Unknown(told);
+        }
         let of_others = sources::is_known(name) || name == COMMAND;
         if !own && (of_others || self.shared.iter().any(|shared| shared == name)) {
             return Meaning::Elsewhere;
@@ -91,6 +94,9 @@ impl<'a> Known<'a> {
                 return Err(format!("{name} is a flag, not a setting; write --{}", flag.name));
             }
             None => {}
+        }
+        if let Some(told) = sources::renamed(name) {
+            return Err(told);
         }
         let is_elsewhere = sources::is_known(name) || self.shared.iter().any(|one| one == name);
         if is_elsewhere && !own {

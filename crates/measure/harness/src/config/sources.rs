@@ -50,6 +50,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "operations",
             "partitioned",
             "record",
+            "terminals",
             "time",
             "wal",
             "wal-dir",
@@ -70,7 +71,6 @@ pub(super) const PROGRAMS: &[Program] = &[
             "places",
             "read-lease",
             "retry-for",
-            "roaming",
             "sync-us",
             "ts-block",
             "ts-extension",
@@ -119,6 +119,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         ],
     },
 ];
+
+/// Flags and settings that are gone, and what took their place.
+const RENAMED: &[(&str, &str)] = &[("roaming", "--terminals any")];
+
+/// What took the place of a flag or setting of this name that is gone.
+pub(super) fn renamed(name: &str) -> Option<String> {
+    let (_, new) = RENAMED.iter().find(|(old, _)| *old == name)?;
+    Some(format!("there is no {name} any more; use {new}"))
+}
 
 impl Program {
     /// The program of this name.
