@@ -13,7 +13,7 @@ use latchwork_harness::progress::{Extent, Title};
 use latchwork_harness::{AppError, PhaseProgress, Plan, RunCluster, Warmup};
 use latchwork_report::result::ResultDocument;
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::sync::{AtomicU32, Mutex};
 use latchwork_txn::Health;
 use latchwork_verbs::GlobalAddr;
 use latchwork_workload::tpcc::TpccTable;
@@ -268,6 +268,7 @@ impl Session {
             recorded,
             partitions: Partitions::new(settings, &cluster.node_ids(), line),
             number: Run::noted(begun.map(|begun| begun.number)),
+            ended: AtomicU32::new(0),
         });
         let operations = settings.count.map(|all| cluster.share_of(all));
         let extent = operations.map_or(Extent::Until(until), Extent::Operations);

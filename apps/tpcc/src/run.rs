@@ -36,6 +36,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The longest time that workers wait for the first worker to count the run.
 const NOTE_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a worker of a run that has failed waits for the others.
+const ENDING: Duration = Duration::from_secs(2);
+
 /// A bit above the 16 bits of a run's number. It says that the number is known.
 const NOTED: u32 = 1 << 16;
 
@@ -54,6 +57,8 @@ pub(crate) struct Run {
     /// The run's number on this database, for rows of HISTORY, with [`NOTED`]. It is 0 until the
     /// first worker has counted the run.
     pub(crate) number: AtomicU32,
+    /// Workers of this process whose terminals have ended.
+    pub(crate) ended: AtomicU32,
 }
 
 /// The common data of a run of many processes, which the first worker prepares.
@@ -161,6 +166,7 @@ pub(crate) async fn run(run: Arc<Run>, member: Member) -> Result<Done, AppError>
     handle.sleep_until(run.begin).await;
     let terminal = |runner: Rc<Runner>, (number, home)| runner.terminal(number, home);
     let runner = tasks(&handle, runner, places, terminal).await?;
+    run.let_others_end(&member).await;
     if let Some(writing) = writing.filter(|_| member.index == 0) {
         // The writer of checkpoints checks itself whether the run is over.
         let _ = writing.await;
@@ -186,6 +192,24 @@ impl MeasuredRun for Run {
 }
 
 impl Run {
+    /// Counts a worker whose terminals have ended. In a run that has failed it stays until all are
+    /// counted: an access of another node to a line that this node has needs an answer, and would
+    /// otherwise end at its deadline only.
+    async fn let_others_end(&self, member: &Member) {
+        // Relaxed: no other memory depends on the count.
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        let settings = &self.session.settings;
+        let all = settings.common.workers() as u32;
+        let deadline = member.handle.now() + ENDING;
+        while self.phase.stopped()
+            && !settings.is_joined()
+            && self.ended.load(Ordering::Relaxed) < all
+            && member.handle.now() < deadline
+        {
+            member.handle.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Ends the run on all workers if the memory pool is full. The transactions so far count,
     /// unless the run is still in its warm-up.
     fn ends_short(&self, error: &TxnError) -> bool {
