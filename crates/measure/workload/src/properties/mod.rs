@@ -27,7 +27,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use latchwork_files::InputKind;
+use latchwork_files::{InputError, InputKind};
 
 use crate::WorkloadError;
 
@@ -71,17 +71,16 @@ impl fmt::Display for Duplicate {
 }
 
 impl Properties {
-    /// Adds the assignments of a file.
+    /// Adds the assignments of a file. A file that is not UTF-8 is Latin-1, as Java wrote it.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read, is not UTF-8, or has a malformed line. The text names
-    /// file and line.
+    /// Fails when the file cannot be read or has a malformed line. The text names file and line.
     pub fn read_file(&mut self, path: &Path) -> Result<(), WorkloadError> {
         let name = path.display().to_string();
-        let text = latchwork_files::read_text(path, FILE)
-            .map_err(|cause| WorkloadError::Unreadable { path: path.to_owned(), cause })?;
-        self.parse(&text, &name)
+        let text = latchwork_files::read(path, FILE).and_then(text_of);
+        let unreadable = |cause| WorkloadError::Unreadable { path: path.to_owned(), cause };
+        self.parse(&text.map_err(unreadable)?, &name)
     }
 
     /// Adds the assignments of `text`, which error messages call `name`.
@@ -153,6 +152,13 @@ impl Properties {
     }
 }
 
+fn text_of(bytes: Vec<u8>) -> Result<String, InputError> {
+    match latchwork_files::text(bytes.clone()) {
+        Err(InputError::NotText { .. }) => Ok(bytes.into_iter().map(char::from).collect()),
+        text => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +210,38 @@ mod tests {
     #[test]
     fn escapes_are_resolved() {
         assert_eq!(parsed("a\\ b\\=c=x\\ty\\u0041\\q\n"), [pair("a b=c", "x\ty\u{41}q")]);
+    }
+
+    #[test]
+    fn lines_end_with_cr_or_lf_or_both() {
+        let mut properties = Properties::default();
+        properties.parse("# c\ra=1\r\rb=\\\r  2\nc=\\\r\n3\r\nd=4", "t").unwrap();
+        let shown = properties.iter().map(|p| format!("{} {}={}", p.at, p.key, p.value));
+        assert_eq!(shown.collect::<Vec<_>>(), ["t:2 a=1", "t:4 b=2", "t:6 c=3", "t:8 d=4"]);
+    }
+
+    #[test]
+    fn two_escaped_surrogates_are_one_character_and_one_alone_is_an_error() {
+        assert_eq!(parsed("a=\\uD83D\\uDE00\\u00e9\n"), [pair("a", "\u{1f600}\u{e9}")]);
+        for lone in ["\\uD83D", "\\uDE00", "\\uDE00\\uD83D", "\\uD83Dx", "\\uD83D\\u0041"] {
+            let error = Properties::default().parse(&format!("x=1\na={lone}\n"), "f").unwrap_err();
+            let error = error.to_string();
+            assert!(error.starts_with("f:2: ") && error.contains("half a character"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_utf_8_is_latin_1() {
+        let path = std::env::temp_dir().join(format!("latchwork-latin-{}", std::process::id()));
+        for bytes in [&b"# caf\xe9\nfieldnameprefix=\xfc"[..], "fieldnameprefix=\u{fc}".as_bytes()]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let mut properties = Properties::default();
+            let read = properties.read_file(&path);
+            std::fs::remove_file(&path).unwrap();
+            read.unwrap();
+            assert_eq!(properties.get("fieldnameprefix").unwrap().value, "\u{fc}");
+        }
     }
 
     #[test]
