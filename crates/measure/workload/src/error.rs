@@ -63,7 +63,7 @@ pub enum WorkloadError {
 
 /// The text without control characters. Escapes in a property file can put line ends and terminal
 /// control characters into keys and values.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 

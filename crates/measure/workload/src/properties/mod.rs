@@ -30,6 +30,7 @@ use std::sync::Arc;
 use latchwork_files::{InputError, InputKind};
 
 use crate::WorkloadError;
+use crate::error::printable;
 
 /// The limit for a property file: 1 MiB.
 const FILE: InputKind = InputKind { name: "a property file", bytes_max: 1 << 20 };
@@ -66,6 +67,7 @@ pub struct Duplicate {
 impl fmt::Display for Duplicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Duplicate { key, first, second } = self;
+        let key = printable(key);
         write!(f, "{second}: `{key}` stands at {first} already; the later value replaces it")
     }
 }

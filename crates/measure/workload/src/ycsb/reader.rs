@@ -1,6 +1,7 @@
 //! Reads typed values from properties. An error names the position of the value, and states the
 //! valid values.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -8,9 +9,10 @@ use std::time::Duration;
 
 use latchwork_units::{SizeUnit, TimeUnit};
 
-use super::known::{IGNORED, IGNORED_PREFIX, KNOWN};
+use super::known::{KNOWN, has_effect};
 use crate::WorkloadError;
-use crate::properties::{Duplicate, Properties, Property, near_matches};
+use crate::error::printable;
+use crate::properties::{Duplicate, Properties, Property};
 
 /// Reads the values of one workload.
 pub(super) struct Reader<'a> {
@@ -18,26 +20,25 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader, with warnings for ignored keys and for keys that one file assigns twice. Fails at
-    /// an unknown key.
+    /// A reader, with a warning for all ignored keys, and one for each key that one file assigns
+    /// twice. Fails at an unknown key.
     pub(super) fn new(
         properties: &'a Properties,
     ) -> Result<(Reader<'a>, Vec<String>), WorkloadError> {
         let mut warnings: Vec<String> =
             properties.duplicates().iter().map(Duplicate::to_string).collect();
+        let (mut seen, mut ignored) = (BTreeSet::new(), Vec::new());
         for Property { key, at, .. } in properties.iter() {
-            if KNOWN.contains(&key.as_str()) {
-                continue;
+            let unknown =
+                |near| WorkloadError::UnknownKey { at: at.clone(), key: key.clone(), near };
+            if !has_effect(key).map_err(unknown)? && seen.insert(key) {
+                ignored.push(format!("`{}` ({at})", printable(key)));
             }
-            if !IGNORED.contains(&key.as_str()) && !key.starts_with(IGNORED_PREFIX) {
-                let near = near_matches(key, KNOWN);
-                return Err(WorkloadError::UnknownKey { at: at.clone(), key: key.clone(), near });
-            }
-            let warning =
-                format!("{at}: `{key}` is a setting of YCSB's client and changes nothing here");
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
+        }
+        if !ignored.is_empty() {
+            let ignored = ignored.join(", ");
+            warnings
+                .push(format!("settings of other drivers and stores change nothing: {ignored}"));
         }
         Ok((Reader { properties }, warnings))
     }

@@ -107,8 +107,32 @@ fn settings_of_ycsbs_client_are_understood_or_reported_as_ignored() {
     assert_eq!(workload.client.threads, Some(8));
     assert_eq!(workload.client.target_ops_s, Some(5000.0));
     assert_eq!(workload.client.time_max, Some(Duration::from_secs(30)));
-    assert_eq!(warnings.len(), 2);
-    assert!(warnings[0].starts_with("w:4: `measurementtype`"), "{}", warnings[0]);
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].ends_with(": `measurementtype` (w:4), `htrace.x` (w:5)"), "{warnings:?}");
+}
+
+#[test]
+fn keys_of_other_drivers_and_of_stores_are_named_once_and_ignored() {
+    let mongo = "mongodb.url=mongodb://localhost:27017\nmongodb.database=ycsb\nrecordcount=10\n";
+    let mut properties = Properties::default();
+    properties.parse(mongo, "mongo.dat").unwrap();
+    for store in ["warmuptime=3\ndropdata=true\n", "rocksdb.dir=/x\nredis.addr=y\njdbc.url=z"] {
+        properties.parse(store, "more").unwrap();
+    }
+    for assignment in ["batch.size=5", "batch.size=6", "wiredtiger.blk_mgr.btree.leaf_key_max=0"] {
+        properties.assign(assignment).unwrap();
+    }
+    let (workload, warnings) = CoreWorkload::from_properties(&properties).unwrap();
+    assert_eq!(workload.records, 0..10);
+    assert_eq!(
+        warnings,
+        ["settings of other drivers and stores change nothing: `mongodb.url` (mongo.dat:1), \
+          `mongodb.database` (mongo.dat:2), `warmuptime` (more:1), `dropdata` (more:2), \
+          `rocksdb.dir` (more:1), `redis.addr` (more:2), `jdbc.url` (more:3), `batch.size` (-p), \
+          `wiredtiger.blk_mgr.btree.leaf_key_max` (-p)"]
+    );
+    let (_, warnings) = parse("store.\\n=1\nstore.\\n=1").unwrap();
+    assert!(warnings.len() == 2 && !warnings.concat().contains(char::is_control), "{warnings:?}");
 }
 
 #[test]
@@ -118,6 +142,19 @@ fn an_unknown_key_is_named_with_its_position_and_what_was_meant() {
         "w:3: unknown workload key `readproportoin`; did you mean `readproportion`?"
     );
     assert!(refused("colour=red").starts_with("w:1: unknown workload key `colour`"));
+    for (key, meant) in [
+        ("exponential.percentil", "; did you mean `exponential.percentile`?"),
+        ("exponental.frac", "; did you mean `exponential.frac`?"),
+        ("read.proportion", "; did you mean `readproportion`?"),
+        ("exponential.colour", "; `-p key=value` and property files"),
+        (".colour", "; `-p key=value` and property files"),
+        ("field_len_dist", "; did you mean `fieldlengthdistribution`?"),
+        ("zipfian_const", "; did you mean `zipfianconstant`?"),
+    ] {
+        let error = refused(&format!("{key}=1"));
+        let unknown = format!("w:1: unknown workload key `{key}`{meant}");
+        assert!(error.starts_with(&unknown), "{error}");
+    }
 }
 
 #[test]
