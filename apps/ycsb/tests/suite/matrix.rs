@@ -84,7 +84,8 @@ fn every_distribution_and_order_of_keys_is_right() {
         ));
     }
     good(
-        "check -w e -p insertorder=ordered -p insertstart=500 -p recordcount=1500 --operations 500",
+        "check -w e -p insertorder=ordered -p insertstart=500 -p insertcount=900 \
+         -p recordcount=1500 --operations 500",
     );
 }
 

@@ -159,8 +159,11 @@ pub struct ClientSettings {
 pub struct CoreWorkload {
     /// The table's name.
     pub table: String,
-    /// Numbers of the loaded records. The numbers of inserted records follow.
+    /// Numbers of the loaded records: the part of `recordcount` that `insertstart` and
+    /// `insertcount` name.
     pub records: Range<u64>,
+    /// The number of the first record that a run inserts: `recordcount`, behind all parts.
+    first_insert: u64,
     /// The number of operations of a run, if `operationcount` gives one above 0.
     pub operations: Option<u64>,
     /// The layout of a record.
@@ -205,9 +208,11 @@ impl CoreWorkload {
         if reader.text("workload").is_some_and(|class| !CLASSES.contains(&class)) {
             return Err(reader.refuse("workload", format!("must be {}", CLASSES[0])));
         }
+        let (records, first_insert) = records(&reader)?;
         let workload = CoreWorkload {
             table: reader.text("table").unwrap_or("usertable").to_owned(),
-            records: records(&reader)?,
+            records,
+            first_insert,
             operations: reader.number("operationcount", 0..=u64::MAX)?.filter(|count| *count > 0),
             layout: layout(&reader)?,
             field_name_prefix: reader.text("fieldnameprefix").unwrap_or("field").to_owned(),
@@ -250,9 +255,9 @@ impl CoreWorkload {
         self.records.end - self.records.start
     }
 
-    /// The number of the first record that is not loaded, which a run inserts first.
+    /// The number of the first record that a run inserts.
     pub fn first_insert(&self) -> RecordNumber {
-        RecordNumber(self.records.end)
+        RecordNumber(self.first_insert)
     }
 
     /// The records that one of `workers` workers loads. The shares of all workers cover every
@@ -267,20 +272,20 @@ impl CoreWorkload {
     }
 }
 
-fn records(reader: &Reader<'_>) -> Result<Range<u64>, WorkloadError> {
+/// The records to load, and the end of all records.
+fn records(reader: &Reader<'_>) -> Result<(Range<u64>, u64), WorkloadError> {
     let end = reader.number("recordcount", 1..=RECORDS_MAX)?.unwrap_or(RECORDS_DEFAULT);
     let start = reader.number("insertstart", 0..=RECORDS_MAX)?.unwrap_or(0);
     if start >= end {
         return Err(reader.refuse("insertstart", format!("must be below recordcount={end}")));
     }
     let count = reader.number("insertcount", 1..=RECORDS_MAX)?.unwrap_or(end - start);
-    if start + count != end {
-        return Err(WorkloadError::Conflict(format!(
-            "insertstart={start} and insertcount={count} do not end at recordcount={end}: \
-             one program loads all records; leave insertcount out"
-        )));
+    if count > end - start {
+        let most = end - start;
+        let would_do = format!("must be at most {most}: recordcount={end} ends all records");
+        return Err(reader.refuse("insertcount", would_do));
     }
-    Ok(start..end)
+    Ok((start..start + count, end))
 }
 
 fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {

@@ -182,7 +182,7 @@ fn impossible_values_are_refused_with_what_would_do() {
         ("minscanlength=20\nmaxscanlength=10", "scans from 20 to 10 records cannot be"),
         ("fieldlengthdistribution=uniform\nminfieldlength=200", "must be at most fieldlength=100"),
         ("insertstart=10\nrecordcount=10", "must be below recordcount=10"),
-        ("insertcount=5\nrecordcount=10", "leave insertcount out"),
+        ("insertcount=5\nrecordcount=10\ninsertstart=6", "must be at most 4: recordcount=10"),
         ("fieldcount=1000\nfieldlength=100", "lower fieldcount or fieldlength"),
         ("readproportion=0\nupdateproportion=0", "are all 0"),
         ("requestdistribution=zipfian\nzipfianconstant=0.5", "requestdistribution=zipfian-records"),
@@ -197,6 +197,15 @@ fn proportions_that_do_not_add_up_are_shares_and_reported() {
     let (workload, warnings) = parse("readproportion=1\nupdateproportion=1").unwrap();
     assert_eq!(workload.mix.sum(), 2.0);
     assert!(warnings[0].contains("add up to 2"), "{}", warnings[0]);
+}
+
+#[test]
+fn a_part_of_the_records_is_loaded_and_inserts_come_behind_all_parts() {
+    let (workload, _) = parse("recordcount=1000\ninsertstart=200\ninsertcount=300").unwrap();
+    assert_eq!((workload.records.clone(), workload.first_insert().0), (200..500, 1000));
+    assert_eq!((workload.load_share(0, 2), workload.load_share(1, 2)), (200..350, 350..500));
+    let (workload, _) = parse("recordcount=1000\ninsertcount=300").unwrap();
+    assert_eq!((workload.records.clone(), workload.first_insert().0), (0..300, 1000));
 }
 
 #[test]
