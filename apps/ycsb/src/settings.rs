@@ -242,8 +242,12 @@ impl Settings {
         let mut all = self.properties.clone();
         all.retain(|key, _| !OF_CLIENT.contains(&key.as_str()));
         all.extend(self.describe());
-        // Processes on several machines may name the workload's file differently.
+        // Processes on several machines may name the files of the workload differently.
         all.remove("workload");
+        if let Some(lengths) = self.workload.layout.histogram() {
+            let weights: Vec<(u16, u64)> = lengths.weights().collect();
+            all.insert("fieldlengthhistogram".to_owned(), json!(weights));
+        }
         all
     }
 }
@@ -436,6 +440,21 @@ mod tests {
             assert_ne!(agreed(""), other.to_agree_on());
         }
         assert_ne!(agreed("-p fieldlengthdistribution=zipfian"), agreed(""));
+    }
+
+    #[test]
+    fn processes_agree_on_the_lengths_of_fields_and_not_on_the_name_of_their_file() {
+        let agreed = |name: &str, lengths: &str| {
+            let name = format!("latchwork-ycsb-{}-{name}", std::process::id());
+            let file = std::env::temp_dir().join(name);
+            std::fs::write(&file, format!("BlockSize\t10\n{lengths}\n")).unwrap();
+            let flags = "-p fieldlengthdistribution=histogram -p fieldlengthhistogram=";
+            let settings = settings(&format!("{flags}{}", file.display()));
+            std::fs::remove_file(&file).unwrap();
+            settings.unwrap().to_agree_on()
+        };
+        assert_eq!(agreed("one", "0\t5"), agreed("other", "0\t5"));
+        assert_ne!(agreed("one", "0\t5"), agreed("one", "0\t5\n1\t1"));
     }
 
     #[test]

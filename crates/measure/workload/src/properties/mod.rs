@@ -19,6 +19,7 @@ mod line;
 mod near;
 mod source;
 
+pub(crate) use line::natural_lines;
 pub use near::near_matches;
 pub use source::Source;
 

@@ -11,6 +11,7 @@ pub(super) const KNOWN: &[&str] = &[
     "fieldcount",
     "fieldlength",
     "fieldlengthdistribution",
+    "fieldlengthhistogram",
     "fieldnameprefix",
     "hotspotdatafraction",
     "hotspotopnfraction",

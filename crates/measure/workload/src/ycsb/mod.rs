@@ -20,9 +20,11 @@
 //! * Contents carry versions, so that every read can be checked.
 //! * Each worker takes its own part of sequential requests, without a shared counter.
 //! * A scrambled zipfian reserves room for inserts, at most as much as there are loaded records.
+//! * In a histogram of lengths of fields, the last bucket has its own length.
 
 mod builtin;
 mod content;
+mod histogram;
 mod inserts;
 mod key;
 mod known;
@@ -34,6 +36,7 @@ mod stream;
 
 pub use builtin::Builtin;
 pub use content::{ContentKey, ContentVersion, FieldIndex, VERSION_LEN, Versions};
+pub use histogram::LengthHistogram;
 pub use inserts::InsertCounter;
 pub use key::{InsertOrder, KeyBuffer, KeyEncoding, KeyFormat, RecordNumber};
 pub use operation::{Fields, OperationKind, YcsbOperation};

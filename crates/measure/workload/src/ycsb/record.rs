@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::content::{self, ContentKey, ContentVersion, FieldIndex};
+use super::histogram::LengthHistogram;
 use crate::WorkloadError;
 use crate::distribution::Zipfian;
 use crate::hash::mix;
@@ -39,6 +40,8 @@ pub enum FieldLength {
         /// The distribution of the bytes above `min`.
         longer: Zipfian,
     },
+    /// Lengths with weights, from a file.
+    Histogram(LengthHistogram),
 }
 
 impl FieldLength {
@@ -48,6 +51,7 @@ impl FieldLength {
             FieldLength::Constant(len) => usize::from(*len),
             FieldLength::Uniform { max, .. } => usize::from(*max),
             FieldLength::Zipfian { min, longer } => usize::from(*min) + longer.items() as usize - 1,
+            FieldLength::Histogram(lengths) => usize::from(lengths.max()),
         }
     }
 
@@ -63,6 +67,7 @@ impl FieldLength {
             FieldLength::Zipfian { min, longer } => {
                 usize::from(*min) + longer.rank_of_bits(bits) as usize
             }
+            FieldLength::Histogram(lengths) => usize::from(lengths.of_bits(bits)),
         }
     }
 }
@@ -147,7 +152,7 @@ impl RecordLayout {
         if longest > RECORD_LEN_MAX {
             return Err(WorkloadError::Conflict(format!(
                 "a record could have {longest} bytes, more than {RECORD_LEN_MAX}; \
-                 lower fieldcount or fieldlength"
+                 lower fieldcount or the lengths of fields"
             )));
         }
         Ok(layout)
@@ -172,6 +177,14 @@ impl RecordLayout {
     pub fn constant_field_len(&self) -> Option<usize> {
         match self.length {
             FieldLength::Constant(len) => Some(usize::from(len)),
+            _ => None,
+        }
+    }
+
+    /// The histogram of the lengths of fields, if a file gave one.
+    pub fn histogram(&self) -> Option<&LengthHistogram> {
+        match &self.length {
+            FieldLength::Histogram(lengths) => Some(lengths),
             _ => None,
         }
     }
@@ -357,12 +370,14 @@ mod tests {
 
     fn layouts() -> Vec<RecordLayout> {
         let zipfian = Zipfian::new(200, YCSB_THETA).unwrap();
+        let lengths = LengthHistogram::parse("BlockSize\t4\n0\t1\n9\t5\n37\t2\n", "h").unwrap();
         [
             FieldLength::Constant(100),
             FieldLength::Constant(1),
             FieldLength::Constant(7),
             FieldLength::Uniform { min: 1, max: 150 },
             FieldLength::Zipfian { min: 1, longer: zipfian },
+            FieldLength::Histogram(lengths),
         ]
         .into_iter()
         .map(|length| RecordLayout::new(10, length).unwrap())

@@ -1,8 +1,10 @@
 //! The settings of a workload, from its properties.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
+use super::histogram::{self, LengthHistogram};
 use super::key::{InsertOrder, KeyEncoding, KeyFormat, RecordNumber, ZERO_PADDING_MAX};
 use super::known::CLASSES;
 use super::reader::Reader;
@@ -16,6 +18,9 @@ const RECORDS_DEFAULT: u64 = 1_000_000;
 
 /// The maximum of `recordcount`.
 const RECORDS_MAX: u64 = 1 << 48;
+
+/// The file of lengths without the property `fieldlengthhistogram`, in the working directory.
+const HISTOGRAM_DEFAULT: &str = "hist.txt";
 
 /// The share of upserts of existing records without the property `upsertexisting` (Sherman 5.1).
 const UPSERT_EXISTING: f64 = 2.0 / 3.0;
@@ -294,14 +299,19 @@ fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {
         Constant,
         Uniform,
         Zipfian,
+        Histogram,
     }
     let fields = reader.number("fieldcount", 1..=u16::MAX)?.unwrap_or(10);
     let max = reader.bytes("fieldlength", 1..=u16::MAX)?.unwrap_or(100);
     let min = reader.bytes("minfieldlength", 1..=u16::MAX)?.unwrap_or(1);
-    let shapes =
-        [("constant", Shape::Constant), ("uniform", Shape::Uniform), ("zipfian", Shape::Zipfian)];
+    let shapes = [
+        ("constant", Shape::Constant),
+        ("uniform", Shape::Uniform),
+        ("zipfian", Shape::Zipfian),
+        ("histogram", Shape::Histogram),
+    ];
     let shape = reader.choice("fieldlengthdistribution", &shapes)?.unwrap_or(Shape::Constant);
-    if shape != Shape::Constant && min > max {
+    if matches!(shape, Shape::Uniform | Shape::Zipfian) && min > max {
         return Err(reader.refuse("minfieldlength", format!("must be at most fieldlength={max}")));
     }
     let length = match shape {
@@ -311,8 +321,19 @@ fn layout(reader: &Reader<'_>) -> Result<RecordLayout, WorkloadError> {
             let longer = Zipfian::new(u64::from(max - min) + 1, YCSB_THETA)?;
             FieldLength::Zipfian { min, longer }
         }
+        Shape::Histogram => FieldLength::Histogram(length_histogram(reader)?),
     };
     RecordLayout::new(fields, length)
+}
+
+fn length_histogram(reader: &Reader<'_>) -> Result<LengthHistogram, WorkloadError> {
+    const KEY: &str = "fieldlengthhistogram";
+    let path = reader.text(KEY).unwrap_or(HISTOGRAM_DEFAULT);
+    match latchwork_files::read_text(Path::new(path), histogram::FILE) {
+        Ok(text) => LengthHistogram::parse(&text, path),
+        Err(cause) if reader.has(KEY) => Err(reader.refuse(KEY, cause.to_string())),
+        Err(cause) => Err(reader.refuse(KEY, format!("{path}, the default: {cause}"))),
+    }
 }
 
 fn keys(reader: &Reader<'_>) -> Result<KeyFormat, WorkloadError> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use latchwork_workload::properties::Properties;
 use latchwork_workload::ycsb::{
-    Builtin, CoreWorkload, InsertOrder, Mix, RequestDistribution, ScanLengthDistribution,
+    Builtin, ContentKey, ContentVersion, CoreWorkload, FieldIndex, InsertOrder, Mix,
+    RequestDistribution, ScanLengthDistribution,
 };
 
 fn parse(text: &str) -> Result<(CoreWorkload, Vec<String>), String> {
@@ -169,7 +170,12 @@ fn impossible_values_are_refused_with_what_would_do() {
         ("readproportion=NaN", "must be a number of at least 0"),
         ("requestdistribution=zipf", "must be one of uniform, zipfian"),
         ("scanlengthdistribution=constant", "must be one of uniform, zipfian"),
-        ("fieldlengthdistribution=histogram", "must be one of constant, uniform, zipfian"),
+        ("fieldlengthdistribution=hist", "must be one of constant, uniform, zipfian, histogram"),
+        ("fieldlengthdistribution=histogram", "`fieldlengthhistogram` is missing: hist.txt"),
+        (
+            "fieldlengthdistribution=histogram\nfieldlengthhistogram=/nowhere/x",
+            "w:2: `fieldlengthhistogram=/nowhere/x`: it cannot be read",
+        ),
         ("insertorder=random", "must be one of hashed, ordered"),
         ("dataintegrity=yes", "must be true or false"),
         ("hotspotdatafraction=1.5", "must be a number from 0 to 1"),
@@ -183,7 +189,7 @@ fn impossible_values_are_refused_with_what_would_do() {
         ("fieldlengthdistribution=uniform\nminfieldlength=200", "must be at most fieldlength=100"),
         ("insertstart=10\nrecordcount=10", "must be below recordcount=10"),
         ("insertcount=5\nrecordcount=10\ninsertstart=6", "must be at most 4: recordcount=10"),
-        ("fieldcount=1000\nfieldlength=100", "lower fieldcount or fieldlength"),
+        ("fieldcount=1000\nfieldlength=100", "lower fieldcount or the lengths"),
         ("readproportion=0\nupdateproportion=0", "are all 0"),
         ("requestdistribution=zipfian\nzipfianconstant=0.5", "requestdistribution=zipfian-records"),
     ] {
@@ -197,6 +203,36 @@ fn proportions_that_do_not_add_up_are_shares_and_reported() {
     let (workload, warnings) = parse("readproportion=1\nupdateproportion=1").unwrap();
     assert_eq!(workload.mix.sum(), 2.0);
     assert!(warnings[0].contains("add up to 2"), "{}", warnings[0]);
+}
+
+#[test]
+fn lengths_of_fields_come_from_a_file() {
+    let path = std::env::temp_dir().join(format!("latchwork-hist-{}", std::process::id()));
+    let with = |lines: &str| {
+        std::fs::write(&path, lines).unwrap();
+        let name = path.display();
+        let parsed =
+            parse(&format!("fieldlengthdistribution=histogram\nfieldlengthhistogram={name}"));
+        std::fs::remove_file(&path).unwrap();
+        parsed
+    };
+    let (workload, warnings) = with("BlockSize\t50\n0\t3\n1\t1\n2\t0\n").unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(workload.layout.len_max(), 10 * (2 + 100));
+    let mut lens = [0; 101];
+    let mut record = Vec::new();
+    for number in 0..1000u64 {
+        let key = ContentKey::new(&number.to_le_bytes());
+        workload.layout.encode(key, ContentVersion::LOADED, &mut record);
+        workload.layout.verify(key, &record, |_, _| ()).unwrap();
+        for field in (0..10).map(FieldIndex) {
+            lens[workload.layout.find(&record, field).unwrap().len()] += 1;
+        }
+    }
+    assert_eq!(lens[50] + lens[100], 10_000);
+    assert!((7300..7700).contains(&lens[50]), "{lens:?}");
+    let error = with("BlockSize\t50\nmany\n").unwrap_err();
+    assert!(error.starts_with(&format!("{}:2: ", path.display())), "{error}");
 }
 
 #[test]
