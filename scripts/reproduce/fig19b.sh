@@ -15,7 +15,7 @@ for sync in 50 1000; do
     for ratio in 0 20 40 60 80 100; do
         labels=("sync=$sync" ratio=$ratio)
         run=($(orders $times "${more[@]}" --set sync-us=$sync --distribution-ratio $ratio))
-        point "${labels[@]}" "series=fully shared" -- "${run[@]}" --terminals any
+        point "${labels[@]}" "series=fully shared" -- "${run[@]}" --set terminals=any
         point "${labels[@]}" "series=shared, at home" -- "${run[@]}"
         point "${labels[@]}" "series=partitioned, 2PC" -- "${run[@]}" --partitioned
     done

@@ -143,8 +143,8 @@ pub(crate) struct Flags {
         global = true,
         value_name = "RULE",
         default_value = "node",
-        hide_possible_values = true,
-        help_heading = "Workload"
+        hide = true,
+        help_heading = "Settings: Workload"
     )]
     pub(crate) terminals: HomeRule,
     /// Each compute node has its share of the warehouses and alone touches their rows. A

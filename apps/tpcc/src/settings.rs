@@ -14,7 +14,7 @@ use latchwork_harness::outcome::many;
 use latchwork_harness::{AppError, FabricChoice, RunCluster};
 use latchwork_wal::Device;
 use latchwork_workload::tpcc::{
-    Home, InputSettings, Population, RemoteLines, Scale, TerminalWaiting, Weights,
+    InputSettings, Population, RemoteLines, Scale, TerminalWaiting, Weights,
 };
 
 use self::checks::usage;

@@ -111,18 +111,18 @@ pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
 pub(super) fn terminals(flags: &Flags, shares: Option<Shares>) -> Result<(), AppError> {
     let problem = match flags.terminals {
         HomeRule::Any if flags.partitioned => {
-            "with --partitioned only the node of a warehouse works in it; use --terminals node"
+            "with --partitioned only the node of a warehouse works in it; use --set terminals=node"
         }
         HomeRule::Any if flags.wait => {
-            "with --set wait=on each terminal has a district; use --terminals standard or node"
+            "with --set wait=on each terminal has a district; use --set terminals=standard or node"
         }
         HomeRule::Standard if shares.is_some() => {
-            "each node works in its share of the warehouses; use --terminals node, or leave out \
+            "each node works in its share of the warehouses; use --set terminals=node, or leave out \
              --partitioned and --distribution-ratio"
         }
         _ => return Ok(()),
     };
-    Err(usage(format!("--terminals {}: {problem}", flags.terminals.name())))
+    Err(usage(format!("--set terminals={}: {problem}", flags.terminals.name())))
 }
 
 pub(super) fn warnings(flags: &Flags) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Valid and invalid command lines.
 
 use latchwork_txn::Scheme;
+use latchwork_workload::tpcc::Home;
 
 use super::*;
 
@@ -34,9 +35,13 @@ fn what_is_impossible_is_one_line_that_names_the_flag_and_what_would_do() {
         ("--fabric sim --wal-dir x", "--wal-dir x", "leave the flag out"),
         ("--set sync-us=100 --wal sync --wal-dir x", "--set sync-us=100", "--fabric sim"),
         ("--set sync-us=100 --fabric sim", "--set sync-us=100", "--wal sync"),
-        ("--terminals any --partitioned -w 2", "--terminals any", "use --terminals node"),
-        ("--terminals any --set wait=on", "--terminals any", "use --terminals standard or node"),
-        ("--terminals standard --partitioned -w 2", "--terminals standard", "--terminals node"),
+        (
+            "--set terminals=any --partitioned -w 2",
+            "--set terminals=any",
+            "use --set terminals=node",
+        ),
+        ("--set terminals=any --set wait=on", "--set terminals=any", "terminals=standard or node"),
+        ("--set terminals=standard --partitioned -w 2", "terminals=standard", "terminals=node"),
         ("--partitioned -w 1", "--partitioned", "fewer --compute-nodes"),
         ("--partitioned --threads 300 --compute-nodes 2", "--threads 300", "255 at most"),
         (
@@ -101,7 +106,7 @@ fn terminals_of_partitions_stay_in_theirs_and_customers_come_from_everywhere() {
 #[test]
 fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
     let settings =
-        settings("--terminals any --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
+        settings("--set terminals=any --distribution-ratio 20 -w 4 --compute-nodes 2 --threads 2");
     let settings = settings.expect("good");
     assert_eq!(settings.inputs.remote_lines, RemoteLines::PerOrder { percent: 20, shard: 2 });
     let homes = (0..4).flat_map(|worker| settings.terminals.of_worker(worker));

@@ -50,7 +50,6 @@ pub(super) const PROGRAMS: &[Program] = &[
             "operations",
             "partitioned",
             "record",
-            "terminals",
             "time",
             "wal",
             "wal-dir",
@@ -72,6 +71,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "read-lease",
             "retry-for",
             "sync-us",
+            "terminals",
             "ts-block",
             "ts-extension",
             "wait",
@@ -121,7 +121,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 /// Flags and settings that are gone, and what took their place.
-const RENAMED: &[(&str, &str)] = &[("roaming", "--terminals any")];
+const RENAMED: &[(&str, &str)] = &[("roaming", "--set terminals=any")];
 
 /// What took the place of a flag or setting of this name that is gone.
 pub(super) fn renamed(name: &str) -> Option<String> {

@@ -178,7 +178,10 @@ fn an_error_names_the_line_or_the_variable() {
         ("thread = 3", "FILE:1: thread: no program has such a flag; did you mean threads?"),
         ("[ycsb]\nthread = 3", "FILE:2: thread: ycsb has no such flag; did you mean threads?"),
         ("[ycsb]\nwarehouses = 3", "FILE:2: warehouses: ycsb has no such flag; ycsb --help"),
-        ("roaming = true", "FILE:1: roaming: there is no roaming any more; use --terminals any"),
+        (
+            "roaming = true",
+            "FILE:1: roaming: there is no roaming any more; use --set terminals=any",
+        ),
         ("[tpc]\nwarehouses = 3", "FILE:1: tpc: a table is for a program; did you mean [tpcc]?"),
         ("config = \"other\"", "FILE:1: config: --config belongs on the command line"),
         ("threads = 1\nthreads = 2", "FILE:2: this is no TOML"),
@@ -337,7 +340,11 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
             "--set evict-bach: ycsb has no such setting; did you mean evict-batch?",
         ),
         ("", "--set colour=1", "--set colour: ycsb has no such setting; ycsb --help-settings"),
-        ("", "--set roaming=on", "--set roaming: there is no roaming any more; use --terminals"),
+        (
+            "",
+            "--set roaming=on",
+            "--set roaming: there is no roaming any more; use --set terminals=any",
+        ),
         (
             "",
             "--set early-release=on",

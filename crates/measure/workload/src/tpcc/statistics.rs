@@ -204,7 +204,8 @@ impl Summary<'_> {
 
     /// Writes one line for each type that occurred, in the form of go-tpc, with `prefix` before it:
     /// `[Current]` for an interval, `[Summary]` for a run. Aborts have a line of their own. After
-    /// the lines of a `[Summary]`, a line has the rates. Times are in milliseconds with six decimals.
+    /// the lines of a `[Summary]`, a line has the rates. Times are in milliseconds with six
+    /// decimals.
     ///
     /// # Errors
     ///
