@@ -118,15 +118,15 @@ pub(crate) struct Flags {
     /// Keep the standard's keying and think times, with ten terminals in each warehouse.
     #[arg(long, global = true, hide = true, help_heading = "Settings: Workload")]
     pub(crate) wait: bool,
-    /// Stop the measured run after this many seconds. [default: 10, and 0.05 in a simulation; none
-    /// where --operations is given]
+    /// Stop the measured run after this many seconds. [default: 10, 0.05 in a simulation, and 300
+    /// with --set wait=on; none where --operations is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, help_heading = "Workload")]
     pub(crate) time: Option<Duration>,
     /// Stop the measured run after this many transactions of all workers together.
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=u64::MAX), help_heading = "Workload")]
     pub(crate) operations: Option<u64>,
-    /// Run this many seconds before measuring. [default: 1, and 0.01 in a simulation; 0 where
-    /// --operations is given]
+    /// Run this many seconds before measuring. [default: 1, 0.01 in a simulation, and 60 with
+    /// --set wait=on; 0 where --operations is given]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds_or_none, help_heading = "Workload")]
     pub(crate) warmup: Option<Duration>,
     /// Percentage of the new orders that have a line from a warehouse of another compute node. Each

@@ -268,6 +268,9 @@ impl Runner {
         let (wait, seed) = (settings.wait, settings.common.cluster.seed);
         let mut terminal = Terminal::new(settings.inputs, home, seed, number)?;
         let mut buffers = Buffers::default();
+        if wait && !self.pause(settings.terminals.begins_after(number)).await {
+            return Ok(());
+        }
         let mut last = self.handle.now();
         loop {
             let input = terminal.next_transaction();

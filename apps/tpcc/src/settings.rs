@@ -23,7 +23,7 @@ use crate::args::{Cli, Command, Flags, Output, Wal};
 use crate::log::{Logs, Stored};
 use crate::memory;
 use crate::shares::{Shares, WORKERS_MAX};
-use crate::terminals::Terminals;
+use crate::terminals::{CYCLE, Terminals};
 
 /// The measured time of a run without a limit, and the time of its warm-up.
 const TIME_DEFAULT: Duration = Duration::from_secs(10);
@@ -35,6 +35,14 @@ const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
 /// longer than that time.
 const TIME_DEFAULT_VIRTUAL: Duration = Duration::from_millis(50);
 const WARMUP_DEFAULT_VIRTUAL: Duration = Duration::from_millis(10);
+
+/// The times of terminals that wait, on any fabric.
+const TIME_DEFAULT_WAITING: Duration = Duration::from_secs(300);
+const WARMUP_DEFAULT_WAITING: Duration = Duration::from_secs(60);
+
+/// The shortest times of terminals that wait after which new orders per minute mean something.
+const TIME_LEAST_WAITING: Duration = Duration::from_secs(120);
+const WARMUP_LEAST_WAITING: Duration = Duration::from_secs(30);
 
 /// Default number of workers of a simulated compute node. It is fixed, so that the machine's cores
 /// do not change the figures.
@@ -120,15 +128,26 @@ impl Settings {
         checks::terminals(&flags, shares)?;
         let inputs = inputs(&flags, &population, shares)?;
         common.warnings.extend(checks::warnings(&flags));
-        let (time_default, warmup_default, interval_default) = match simulated {
-            false => (TIME_DEFAULT, WARMUP_DEFAULT, INTERVAL_DEFAULT),
-            true => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL, Duration::ZERO),
+        let interval_default = if simulated { Duration::ZERO } else { INTERVAL_DEFAULT };
+        let (time_default, warmup_default) = match (flags.wait, simulated) {
+            (true, _) => (TIME_DEFAULT_WAITING, WARMUP_DEFAULT_WAITING),
+            (false, false) => (TIME_DEFAULT, WARMUP_DEFAULT),
+            (false, true) => (TIME_DEFAULT_VIRTUAL, WARMUP_DEFAULT_VIRTUAL),
         };
         let time = flags.time.or(flags.operations.is_none().then_some(time_default));
         let warmup = flags.warmup.unwrap_or(match flags.operations {
             None => warmup_default,
             Some(_) => Duration::ZERO,
         });
+        if flags.wait && is_short(warmup, time) {
+            common.warnings.push(format!(
+                "with --set wait=on a terminal makes one transaction in {} s: new orders per minute mean nothing after \
+                 such a short run; use --warmup {} and --time {}, or more",
+                CYCLE.as_secs(),
+                WARMUP_LEAST_WAITING.as_secs(),
+                TIME_LEAST_WAITING.as_secs()
+            ));
+        }
         let interval = flags.interval.unwrap_or(interval_default);
         let longest = time.map(|time| time + warmup);
         let growth = growth(command, &flags, warehouses, longest, simulated);
@@ -246,7 +265,8 @@ impl Settings {
 
     /// Whether new orders per minute are the standard's measure, but for the audit.
     pub(crate) fn has_tpmc(&self) -> bool {
-        self.wait && self.wal == Wal::Sync && self.inputs.weights == Weights::default()
+        let waits = self.wait && !is_short(self.warmup, self.time);
+        waits && self.wal == Wal::Sync && self.inputs.weights == Weights::default()
     }
 
     /// What a reader of the figures has to know of the run.
@@ -265,6 +285,11 @@ impl Settings {
     pub(crate) fn waiting(&self) -> Option<TerminalWaiting> {
         self.wait.then(|| TerminalWaiting { warehouses: self.population.warehouses() })
     }
+}
+
+/// Whether a run of terminals that wait is too short for a rate.
+fn is_short(warmup: Duration, time: Option<Duration>) -> bool {
+    warmup < WARMUP_LEAST_WAITING || time.is_none_or(|time| time < TIME_LEAST_WAITING)
 }
 
 /// The population to load.

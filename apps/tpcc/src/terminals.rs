@@ -1,6 +1,7 @@
 //! Terminals: how many there are, which worker has them, and where their homes are.
 
 use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use latchwork_workload::tpcc::{DISTRICTS, Home};
@@ -9,6 +10,10 @@ use crate::shares::Shares;
 
 /// Terminals in each warehouse of runs with waits (clause 4.2.2).
 const OF_WAREHOUSE: u32 = DISTRICTS as u32;
+
+/// The mean time from one transaction of a waiting terminal to its next, in the standard's mix and
+/// with response times of zero: 2,099 s for a hundred (clause 5.2.5).
+pub(crate) const CYCLE: Duration = Duration::from_secs(21);
 
 /// Where the transactions of a compute node are at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -81,6 +86,15 @@ impl Terminals {
             HomeRule::Any => self.anywhere(node * self.workers + worker),
             HomeRule::Node => self.at_own(node, worker),
             HomeRule::Standard => self.spread(node, worker),
+        }
+    }
+
+    /// How long terminal `number` waits before its first transaction. The terminals begin in the
+    /// course of one cycle, because they would otherwise ask all at the same time.
+    pub(crate) fn begins_after(&self, number: u32) -> Duration {
+        match self.each {
+            Some(_) => Duration::ZERO,
+            None => CYCLE * number / self.count(),
         }
     }
 
@@ -192,6 +206,17 @@ mod tests {
                 assert!(terminals.most() >= (10 * warehouses).div_ceil(nodes * workers), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn waiting_terminals_begin_in_the_course_of_one_cycle() {
+        let waiting = terminals(HomeRule::Node, 3, 2, 2);
+        let starts = (0..30).map(|number| waiting.begins_after(number));
+        assert_eq!(starts.clone().next(), Some(Duration::ZERO));
+        assert!(starts.clone().is_sorted_by(|one, next| one < next));
+        assert!(starts.max() < Some(CYCLE));
+        let others = Terminals { each: Some(1), ..waiting };
+        assert_eq!(others.begins_after(2), Duration::ZERO);
     }
 
     #[test]

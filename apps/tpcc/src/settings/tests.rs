@@ -113,6 +113,26 @@ fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
     assert!(homes.into_iter().all(|(_, home)| home == Home::Anywhere(1..=4)));
 }
 
+/// Bug: with waits a run of ten seconds, in which no terminal had come to its first transaction, had
+/// a tpmC of 0.
+#[test]
+fn terminals_that_wait_have_minutes_and_only_then_a_tpmc() {
+    let sync = "--fabric sim --wal sync --set wait=on";
+    let long = settings(sync).expect("good");
+    assert_eq!((long.warmup, long.time), (WARMUP_DEFAULT_WAITING, Some(TIME_DEFAULT_WAITING)));
+    assert!(long.has_tpmc() && long.common.warnings.is_empty());
+    for less in ["--time 10", "--warmup 1", "--operations 100"] {
+        let short = settings(&format!("{sync} {less}")).expect("good");
+        assert!(!short.has_tpmc(), "{less}");
+        let told = &short.common.warnings;
+        assert!(told.iter().any(|line| line.contains("--warmup 30 and --time 120")), "{told:?}");
+    }
+    for other in ["--fabric sim --set wait=on", "--fabric sim --wal sync --time 300 --warmup 60"] {
+        assert!(!settings(other).expect("good").has_tpmc(), "{other}");
+    }
+    assert!(!settings(&format!("{sync} --weight neworder")).expect("good").has_tpmc());
+}
+
 #[test]
 fn the_description_has_every_setting() {
     let config = settings("--cc to --set ts-block=8 --set interval=3").expect("good").describe();

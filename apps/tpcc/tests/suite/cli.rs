@@ -136,7 +136,8 @@ fn terminals_wait_and_efficiency_is_reported() {
     let limits = "--time 600 --warmup 60 --cache-mb 8 --memory-mb 64";
     let document = document(&format!("{shape} {limits}"));
     let efficiency = document["measures"]["efficiency_percent"].as_f64().expect("a number");
-    assert!((80.0..=100.0).contains(&efficiency), "{efficiency} %");
+    // Of 129 new orders in ten minutes, random waits make some more or fewer.
+    assert!((85.0..=115.0).contains(&efficiency), "{efficiency} %");
 }
 
 #[test]
