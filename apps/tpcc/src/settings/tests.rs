@@ -113,8 +113,8 @@ fn roaming_terminals_are_everywhere_also_where_warehouses_are_divided() {
     assert!(homes.into_iter().all(|(_, home)| home == Home::Anywhere(1..=4)));
 }
 
-/// Bug: with waits a run of ten seconds, in which no terminal had come to its first transaction, had
-/// a tpmC of 0.
+/// Bug: with waits a run of ten seconds, in which no terminal had come to its first transaction,
+/// had a tpmC of 0.
 #[test]
 fn terminals_that_wait_have_minutes_and_only_then_a_tpmc() {
     let sync = "--fabric sim --wal sync --set wait=on";
