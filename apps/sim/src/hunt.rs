@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use latchwork_harness::outcome::{say, short};
-use latchwork_harness::{AppError, directory_to_write, folded, write};
+use latchwork_harness::{AppError, directory_to_write, folded, stop, write};
 use latchwork_hunt::scenario::variants;
 use latchwork_hunt::{Hunt, Scenario, Totals, run};
 use latchwork_report::result::CheckOutcome;
@@ -39,9 +39,21 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let (begin, until) = (clock.now(), clock.now() + length);
     let left = AtomicU64::new(arguments.worlds.unwrap_or(u64::MAX));
     let take = |n: u64| n.checked_sub(1);
+    if let Err(error) = stop::install("sim") {
+        say(&format!("hunt: a signal ends the program without results: {error}"));
+    }
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let measuring = stop::measuring({
+        let is_stopped = Arc::clone(&is_stopped);
+        move |_| {
+            is_stopped.store(true, Ordering::Relaxed);
+            true
+        }
+    });
     let go_on = || {
-        // Relaxed: no other memory depends on this count.
-        clock.now() < until && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        // Relaxed: no other memory depends on the flag and on the count.
+        let goes_on = clock.now() < until && !is_stopped.load(Ordering::Relaxed);
+        goes_on && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     };
     let shown = Mutex::new(Totals::default());
     let seen = |totals: &Totals| {
@@ -50,9 +62,14 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let hunt =
         Hunt { from_seed, jobs, keep_going: arguments.keep_going, scenario: &scenario, run: &run };
     let (totals, failed) = progress::show(length, clock, &shown, || hunt.run(&go_on, &seen));
+    drop(measuring);
     let real = clock.now() - begin;
 
     let mut text = summary(&totals, from_seed, real);
+    if let Some(signal) = stop::ended_early() {
+        let next = from_seed.saturating_add(totals.worlds);
+        let _ = writeln!(text, "stopped     by {}; go on with --from-seed {next}", signal.name());
+    }
     let good = failed.is_empty();
     let _ = match good {
         true => writeln!(text, "checks      ok: no world failed"),

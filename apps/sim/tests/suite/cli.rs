@@ -1,5 +1,6 @@
 //! The program from its users' view: accepted flags, output, and exit status.
 
+use crate::SIM;
 use crate::common::{directory, sim, text};
 
 /// Flags for a world that ends within moments.
@@ -170,6 +171,23 @@ fn the_document_is_complete_and_alone_on_standard_output() {
     assert_eq!(document["counters"]["worlds"], 5);
     assert_eq!(document["counters"]["worlds_lines"], 5);
     assert_eq!(document["checks"]["worlds"], "ok");
+}
+
+/// Bug: a hunt that was stopped printed nothing of what it had run.
+#[test]
+fn a_hunt_that_is_stopped_says_what_it_ran_and_where_to_go_on() {
+    let mut running = SIM.start(&format!("hunt --from-seed 100 --time 600 --jobs 1 {SMALL}"));
+    running.follow(|line| line.contains("hunt: from seed 100, "));
+    running.signal("INT");
+    let ended = running.end();
+    ended.assert_good("a hunt that is stopped");
+    let number = |of: &str, before: &str| -> Option<u64> {
+        let (_, rest) = ended.out.split_once(of)?;
+        rest.split_once(before)?.0.trim().parse().ok()
+    };
+    let worlds = number("worlds      ", ":").expect("how many worlds");
+    let next = number("stopped     by SIGINT; go on with --from-seed ", "\n");
+    assert_eq!(next, Some(100 + worlds), "{}", ended.out);
 }
 
 #[test]

@@ -303,7 +303,7 @@ impl Drop for Measuring {
 /// When the operating system refuses a socket, a handler or a thread. A signal without a handler
 /// then ends the process, as by default. A signal with a handler may have no effect the first time,
 /// and ends the process the second time.
-pub(crate) fn install(program: &'static str) -> io::Result<()> {
+pub fn install(program: &'static str) -> io::Result<()> {
     let _ = PROGRAM.set(program);
     latchwork_files::end_waits_when(|| requested().is_some());
     let (mut receiver, sender) = UnixStream::pair()?;
