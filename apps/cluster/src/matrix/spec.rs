@@ -5,7 +5,8 @@
 //! repeat = 2                                    # of each case
 //! memory-mb = "128M"                            # any flag of `cluster run`, for all cases
 //! program = "ycsb"
-//! flags = { command = "check", threads = 1 }    # the program's own, settings too
+//! flags.threads = 1                             # the program's own, settings too
+//! flags.ycsb = { command = "check" }            # of this program only
 //!
 //! [[cases]]                                     # lists multiply: four cases
 //! fabric = ["shm", "tcp"]
@@ -99,16 +100,25 @@ pub(crate) fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, Str
         }
     };
     let mut cases: Vec<Case> = Vec::new();
+    let (mut run, mut meant) = (BTreeSet::new(), programs_with_flags(&common));
     for (number, table) in tables.into_iter().enumerate() {
         let place = |problem: String| format!("cases, number {}: {problem}", number + 1);
         let Value::Table(own) = table else { return Err(place("use a table".to_owned())) };
-        let merged = merge(&common, own).map_err(place)?;
-        for cell in multiply(&merged).map_err(place)? {
-            cases.push(case(&cell).map_err(place)?);
-            if cases.len() > MOST {
-                return Err(format!("these are more than {MOST} cases"));
+        meant.extend(programs_with_flags(&own));
+        for program in programs(own.get(PROGRAM).or(common.get(PROGRAM))) {
+            let of = |table: &Table| of_program(table, program.as_ref());
+            let merged = merge(&of(&common), of(&own)).map_err(place)?;
+            for cell in multiply(&merged).map_err(place)? {
+                cases.push(case(&cell).map_err(place)?);
+                if cases.len() > MOST {
+                    return Err(format!("these are more than {MOST} cases"));
+                }
             }
+            run.extend(program.as_ref().and_then(Value::as_str).map(str::to_owned));
         }
+    }
+    if let Some(program) = meant.difference(&run).next() {
+        return Err(format!("flags.{program}: no case runs the program {program}"));
     }
     if cases.is_empty() {
         return Err("there are no cases".to_owned());
@@ -119,6 +129,38 @@ pub(crate) fn parse(text: &str, defaults: &[(&str, String)]) -> Result<Spec, Str
         return Err(format!("{} is there twice", again.name));
     }
     Ok(Spec { title, cases })
+}
+
+/// The programs of a case. `None` stands for a case that names none.
+fn programs(named: Option<&Value>) -> Vec<Option<Value>> {
+    match named {
+        Some(Value::Array(programs)) if !programs.is_empty() => {
+            programs.iter().cloned().map(Some).collect()
+        }
+        one => vec![one.cloned()],
+    }
+}
+
+/// The programs that have flags of their own in this table.
+fn programs_with_flags(table: &Table) -> BTreeSet<String> {
+    let flags = table.get(FLAGS).and_then(Value::as_table).into_iter().flatten();
+    flags.filter(|(_, value)| value.is_table()).map(|(name, _)| name.clone()).collect()
+}
+
+/// The table for one program: with the flags of this program, and without those of the others.
+fn of_program(table: &Table, program: Option<&Value>) -> Table {
+    let mut table = table.clone();
+    if let (true, Some(program)) = (table.contains_key(PROGRAM), program) {
+        table.insert(PROGRAM.to_owned(), program.clone());
+    }
+    if let Some(Value::Table(flags)) = table.get_mut(FLAGS) {
+        let (of_programs, mut all): (Table, Table) =
+            std::mem::take(flags).into_iter().partition(|(_, value)| value.is_table());
+        let own = program.and_then(Value::as_str).and_then(|program| of_programs.get(program));
+        all.extend(own.and_then(Value::as_table).cloned().unwrap_or_default());
+        *flags = all;
+    }
+    table
 }
 
 /// The values that all cases share, overridden by the own values of this case.
@@ -396,6 +438,33 @@ flags = { threads = 2 }
         assert_eq!(last.arguments, ["check", "--cc", "occ", "--threads=2"]);
         assert_eq!((last.on(), cases[4].repeat, cases[0].repeat), (Place::Vm, 3, 1));
         assert_eq!(differing(&cases), ["program", "fabric", "threads", "workload"]);
+    }
+
+    /// Bug: a matrix of two programs gave each the flags of the other.
+    #[test]
+    fn flags_of_a_program_are_given_to_no_other() {
+        let text = "
+program = ['ycsb', 'tpcc']
+flags.threads = 1
+[flags.ycsb]
+command = 'check'
+workload = ['a', 'c']
+[flags.tpcc]
+threads = 2
+[[cases]]
+fabric = 'shm'
+[[cases]]
+program = 'tpcc'
+fabric = 'tcp'
+flags = { threads = 3 }
+";
+        let arguments: Vec<_> =
+            cases(text).into_iter().map(|case| case.run.arguments.join(" ")).collect();
+        let ycsb = ["check --threads=1 --workload=a", "check --threads=1 --workload=c"];
+        assert_eq!(arguments, [ycsb[0], ycsb[1], "--threads=2", "--threads=3"]);
+        let text = "[flags.yscb]\nthreads = 1\n[[cases]]\nprogram = 'ycsb'";
+        let told = parse(text, &[]).err().expect("no case runs it");
+        assert_eq!(told, "flags.yscb: no case runs the program yscb");
     }
 
     #[test]
