@@ -1,5 +1,6 @@
 //! [`Error`]: why a program on a cluster failed.
 
+use std::fmt;
 use std::time::Duration;
 
 use latchwork_cluster::ClusterError;
@@ -7,6 +8,8 @@ use latchwork_cluster::ClusterError;
 use latchwork_cluster::JoinError;
 use latchwork_coherence::MemoryError;
 use latchwork_database::DatabaseOpenError;
+#[cfg(feature = "processes")]
+use latchwork_membership::MembershipError;
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_txn::TxnError;
 use latchwork_txn::schema::SchemaError;
@@ -17,7 +20,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a program on a [`Cluster`](crate::Cluster) failed. Every error of trees, databases and
 /// memory converts into it, so that a body of [`run`](crate::Cluster::run) needs only `?`.
-#[derive(Debug, Error)]
+///
+/// The form for debugging is the sentence, too: a `main` that returns the error prints it so.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The name belongs to an object of another kind.
@@ -118,6 +123,12 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl From<DatabaseOpenError> for Error {
     fn from(error: DatabaseOpenError) -> Error {
         match error {
@@ -137,6 +148,13 @@ impl From<JoinError> for Error {
     }
 }
 
+#[cfg(feature = "processes")]
+impl From<MembershipError> for Error {
+    fn from(error: MembershipError) -> Error {
+        JoinError::from(error).into()
+    }
+}
+
 impl From<&str> for Error {
     fn from(text: &str) -> Error {
         Error::program(text)
@@ -146,5 +164,25 @@ impl From<&str> for Error {
 impl From<String> for Error {
     fn from(text: String) -> Error {
         Error::program(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bug: an example whose `main` returned the error printed `Error: Pool(NotFound {..})`.
+    #[test]
+    fn a_program_that_returns_the_error_prints_a_sentence() {
+        let error = Error::NoDatabase { name: "bank".to_owned() };
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
+
+    #[cfg(feature = "processes")]
+    #[test]
+    fn an_endpoint_that_cannot_be_is_an_error_of_the_program() {
+        let opened = latchwork_membership::open("nowhere").map(drop);
+        let error = opened.map_err(Error::from).expect_err("no store");
+        assert!(error.to_string().contains("write etcd://HOST:PORT/CLUSTER"), "{error}");
     }
 }
