@@ -107,8 +107,9 @@ pub trait LocalCopy {
     /// locked to write, nothing changes and the result is `false`.
     fn try_demote(&mut self) -> bool;
     /// The mode in which transactions of this node have locked the copy; `None` without a lock. A
-    /// lock may end at any time. A lock begins only between two steps of the machine, on a copy
-    /// that is held in at least the mode of the lock.
+    /// lock may end at any time. A lock that stays begins only between two steps of the machine, on
+    /// a copy that is held in at least the mode of the lock. A transaction on another thread that
+    /// comes too late is seen to have a lock until it has checked the state of the copy.
     fn locked(&self) -> Option<Want> {
         None
     }
