@@ -307,34 +307,8 @@ fn split_off(rules: &Rules, travelling: &mut QueuedRequests) -> QueuedRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Event, Seq, Want};
-
-    /// A frame on which a transaction of another thread has just taken a lock to write, and has not
-    /// yet seen that the line is taken away.
-    struct LockedTooLate {
-        locked: bool,
-    }
-
-    impl LocalCopy for LockedTooLate {
-        fn publish(&mut self, _: Hold) {}
-        fn promote(&mut self) {}
-        fn try_suspend(&mut self) -> bool {
-            true
-        }
-        fn restore(&mut self) {}
-        fn lose(&mut self) {}
-        fn try_invalidate(&mut self) -> bool {
-            self.locked = true;
-            true
-        }
-        fn try_demote(&mut self) -> bool {
-            self.locked = true;
-            true
-        }
-        fn locked(&self) -> Option<Want> {
-            self.locked.then_some(Want::Exclusive)
-        }
-    }
+    use crate::line::unused::Unused;
+    use crate::{Event, Seq};
 
     /// Bug: an assertion took a lock that its transaction was about to give up for one that stays.
     #[test]
@@ -345,9 +319,9 @@ mod tests {
             let (from, asked, seq, priority, buffer) = (node(2), node(1), Seq(1), 0, 0);
             let request = InvalidationRequest { from, asked, kind, seq, priority, buffer };
             let (event, mut out) = (Event::Received(LatchMessage::Request(request)), Vec::new());
-            let mut copy = LockedTooLate { locked: false };
+            let mut copy = Unused::default();
             line.step(&Rules::DISCIPLINE, event, &mut copy, &mut out);
-            assert!(copy.locked, "the line was taken away");
+            assert!(copy.locked().is_some(), "the line was taken away");
             let grants = |action: &Action| {
                 matches!(action, Action::Forward { message: LatchMessage::Grant { .. }, .. })
             };

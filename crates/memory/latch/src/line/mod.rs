@@ -8,6 +8,8 @@ mod ask;
 mod give;
 mod pledge;
 mod rename;
+#[cfg(test)]
+mod unused;
 
 use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::ComputeNodeId;

@@ -256,25 +256,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::Event;
-
-    /// A frame that no local code uses.
-    struct Unused;
-
-    impl LocalCopy for Unused {
-        fn publish(&mut self, _: Hold) {}
-        fn promote(&mut self) {}
-        fn try_suspend(&mut self) -> bool {
-            true
-        }
-        fn restore(&mut self) {}
-        fn lose(&mut self) {}
-        fn try_invalidate(&mut self) -> bool {
-            true
-        }
-        fn try_demote(&mut self) -> bool {
-            true
-        }
-    }
+    use crate::line::unused::Unused;
 
     /// Of two sharers, one is dead or has left, and the request to it was not sent. The other
     /// sharer pledges and gets its copy back. Otherwise it would keep the pledge for a writer that
@@ -286,18 +268,23 @@ mod tests {
         let rules = Rules { takeover: true, ..Rules::DISCIPLINE };
         let mut line = Line::at_rest(me, Hold::Shared, Seq(0));
         let mut out = Vec::new();
-        line.step(&rules, Event::Want(crate::Want::Exclusive), &mut Unused, &mut out);
+        line.step(&rules, Event::Want(crate::Want::Exclusive), &mut Unused::default(), &mut out);
         let all = [me, gone, sharer].map(LatchWord::shared_by).map(LatchWord::bits);
         let old = LatchWord::from_bits(all.iter().sum());
-        line.step(&rules, Event::Completed { op: WordOp::Upgrade, old }, &mut Unused, &mut out);
+        line.step(
+            &rules,
+            Event::Completed { op: WordOp::Upgrade, old },
+            &mut Unused::default(),
+            &mut out,
+        );
         assert!(line.is_asking(gone) && line.is_asking(sharer) && line.can_unask());
         out.clear();
         let unsent = Event::Unsent(NodeSet::of(gone));
-        line.step(&rules, unsent, &mut Unused, &mut out);
+        line.step(&rules, unsent, &mut Unused::default(), &mut out);
         assert_eq!((out.len(), line.is_wanted()), (0, false));
         assert!(!line.is_at_rest() && !line.is_asking(gone) && line.is_asking(sharer), "{line:?}");
         let pledged = LatchMessage::Pledged { by: sharer, asked: sharer, seq: line.seq() };
-        line.step(&rules, Event::Received(pledged), &mut Unused, &mut out);
+        line.step(&rules, Event::Received(pledged), &mut Unused::default(), &mut out);
         let gave_up = LatchMessage::GaveUp { by: me, seq: line.seq() };
         assert_eq!(out, [Action::Send { to: sharer, message: gave_up }]);
         assert_eq!((line.is_at_rest(), line.hold()), (true, Hold::Shared));
@@ -319,7 +306,7 @@ mod tests {
             let mut out = Vec::new();
             let event = Event::Received(LatchMessage::Request(request));
             let rules = Rules { takeover: true, ..Rules::DISCIPLINE };
-            line.step(&rules, event, &mut Unused, &mut out);
+            line.step(&rules, event, &mut Unused::default(), &mut out);
             out
         };
         let says = |message| Action::Send { to: writer, message };
