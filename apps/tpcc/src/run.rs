@@ -265,7 +265,7 @@ impl Runner {
 
     async fn carry_out_all(&self, number: u32, home: Home) -> Result<(), AppError> {
         let settings = self.settings();
-        let (wait, seed) = (settings.wait, settings.common.cluster.seed);
+        let (wait, seed) = (settings.terminals.wait(), settings.common.cluster.seed);
         let mut terminal = Terminal::new(settings.inputs, home, seed, number)?;
         let mut buffers = Buffers::default();
         if wait && !self.pause(settings.terminals.begins_after(number)).await {

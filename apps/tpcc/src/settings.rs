@@ -73,7 +73,6 @@ pub(crate) struct Settings {
     /// Whether only the row owner touches a row, so that nodes commit together by two-phase commit.
     pub(crate) partitioned: bool,
     pub(crate) terminals: Terminals,
-    pub(crate) wait: bool,
     pub(crate) txn: latchwork_txn::TransactionSettings,
     pub(crate) wal: Wal,
     /// The log that the run writes, or from which a database was recovered.
@@ -214,7 +213,6 @@ impl Settings {
             inputs,
             partitioned: flags.partitioned,
             terminals,
-            wait: flags.wait,
             txn,
             wal,
             logs,
@@ -265,7 +263,7 @@ impl Settings {
 
     /// Whether new orders per minute are the standard's measure, but for the audit.
     pub(crate) fn has_tpmc(&self) -> bool {
-        let waits = self.wait && !is_short(self.warmup, self.time);
+        let waits = self.terminals.wait() && !is_short(self.warmup, self.time);
         waits && self.wal == Wal::Sync && self.inputs.weights == Weights::default()
     }
 
@@ -275,7 +273,7 @@ impl Settings {
             "{}, {}; {}; log {}; {}",
             many(self.terminals.warehouses as usize, "warehouse"),
             self.terminals.rule.in_words(),
-            if self.wait { "terminals wait" } else { "no waits" },
+            if self.terminals.wait() { "terminals wait" } else { "no waits" },
             self.wal.name(),
             self.txn.scheme,
         )
@@ -283,7 +281,7 @@ impl Settings {
 
     /// The terminals with waits, which are the base of the efficiency.
     pub(crate) fn waiting(&self) -> Option<TerminalWaiting> {
-        self.wait.then(|| TerminalWaiting { warehouses: self.population.warehouses() })
+        self.terminals.wait().then(|| TerminalWaiting { warehouses: self.population.warehouses() })
     }
 }
 

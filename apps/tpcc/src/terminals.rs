@@ -72,6 +72,11 @@ fn district(warehouse: u32, number: u32) -> Home {
 }
 
 impl Terminals {
+    /// Whether the terminals wait.
+    pub(crate) fn wait(&self) -> bool {
+        self.each.is_none()
+    }
+
     /// The most terminals that a worker has.
     pub(crate) fn most(&self) -> u32 {
         let all = 0..self.nodes * self.workers;

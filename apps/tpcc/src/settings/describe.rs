@@ -37,7 +37,7 @@ impl Settings {
             "customers": scale.customers(),
             "cc": txn.scheme.name(),
             "weight": weights,
-            "wait": self.wait,
+            "wait": self.terminals.wait(),
             "wal": self.wal.name(),
             "early_release": txn.early_release,
             "partitioned": self.partitioned,
