@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: scripts/long.sh [STEP..]
 # The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
-# named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce
+# named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages
 # matrix fuzz worlds hunt rtree. Prints a line for each step, keeps its output under target/long,
 # and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the time of each
 # hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the clock draws one,
@@ -17,7 +17,7 @@ seed=${LONG_SEED:-$(date +%s%N)}
 out=$target/long
 mkdir -p "$out"
 wanted=" $* "
-known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce matrix fuzz worlds hunt rtree "
+known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages matrix fuzz worlds hunt rtree "
 for each; do
     [[ $known == *" $each "* ]] || { echo "long: there is no step $each; there are$known" >&2; exit 2; }
 done
@@ -72,6 +72,7 @@ step instructions with_valgrind scripts/instructions.sh --check
 step libibverbs or_skip scripts/check-ibv-layout.sh "no cmake or libclang" scripts/check-ibv-layout.sh
 step soft-roce or_skip scripts/rxe-vm.sh "no virtual machine" scripts/test-ibv.sh
 step reproduce scripts/reproduce/check.sh
+step pages scripts/pages.sh
 step matrix matrix
 step fuzz fuzz
 step worlds worlds
