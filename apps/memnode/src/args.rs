@@ -6,6 +6,13 @@ use clap::Parser;
 use latchwork_harness::parse::{chip_memory, mebibytes_exact, seconds_or_none};
 use latchwork_harness::{FabricFlags, Named, NamesFiles};
 
+/// What a memory node says of flags that it shares with the programs of compute nodes, which may
+/// also run alone, or simulate a network.
+const FABRIC: &str = "What connects the nodes of the cluster: shm, shared memory; tcp, sockets; or \
+                      ibverbs, RDMA devices";
+const JOIN: &str = "The store in which the nodes of the cluster meet: file:/DIRECTORY/NAME on one \
+                    machine, or etcd://HOST:PORT/NAME. There is no memory node without one";
+
 /// A memory node of a cluster of processes: memory that compute nodes cache, and keep coherent
 /// without it, or with the agent that gam and scalestore start here.
 ///
@@ -16,6 +23,8 @@ use latchwork_harness::{FabricFlags, Named, NamesFiles};
 #[command(name = "memnode", version, max_term_width = 100)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
 #[command(mut_arg("nic", |arg| arg.hide(true)))]
+#[command(mut_arg("fabric", |arg| arg.help(FABRIC)))]
+#[command(mut_arg("join", |arg| arg.help(JOIN)))]
 pub(crate) struct Cli {
     /// Memory of this node in MiB, or a size such as 4G.
     #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = mebibytes_exact)]
@@ -23,8 +32,7 @@ pub(crate) struct Cli {
     /// On-chip memory of this node's NIC, as far as the fabric has such memory. [default: none]
     #[arg(long, value_name = "SIZE", value_parser = chip_memory, hide = true, help_heading = "Settings: Memory")]
     chip_memory: Option<u64>,
-    /// Touch all memory at the start, so that the measured time has no page faults of the operating
-    /// system.
+    /// Touch all memory at the start, so that no program waits for page faults of it later.
     #[arg(long, hide = true, help_heading = "Settings: Memory")]
     pub(crate) prefault: bool,
     /// Seconds to wait for the compute nodes to leave, when told to stop.

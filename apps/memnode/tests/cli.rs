@@ -34,6 +34,25 @@ fn status(mut child: Child) -> Option<i32> {
     panic!("it does not end");
 }
 
+/// Bug: the help was that of compute nodes. It offered a simulated network, said that nodes are of
+/// one process without `--join`, and had examples of flags that a memory node does not have.
+#[test]
+fn help_says_what_holds_for_a_memory_node() {
+    let output = command(env!("CARGO_BIN_EXE_memnode")).arg("--help").output().expect("it starts");
+    let help = String::from_utf8(output.stdout).expect("text");
+    for flag in ["--memory-mb", "--drain", "--fabric", "--join", "--listen", "--set", "--log"] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    for other in ["simulated", "Without --join", "threads", "THREADS", "evict-batch", "wal"] {
+        assert!(!help.contains(other), "{other}: {help}");
+    }
+    let example = ["--set", "member-lease=20s", "--print-config"];
+    assert!(help.contains(example[1]), "{help}");
+    let status =
+        command(env!("CARGO_BIN_EXE_memnode")).args(example).stdout(Stdio::null()).status();
+    assert!(status.expect("it starts").success());
+}
+
 #[test]
 fn a_closed_terminal_ends_it_in_order_unless_it_is_to_outlive_that() {
     let directory = tempfile::tempdir().expect("a directory");

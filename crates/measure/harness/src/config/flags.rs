@@ -79,15 +79,15 @@ pub(super) fn complete(command: Command) -> Command {
             _ => arg,
         })
         .arg(flag(CONFIG).value_name("FILE").value_parser(clap::value_parser!(PathBuf)).help(
-            "Read flags and settings from a TOML file: `threads = 4`; those of one program in a table of its name. \
-             Variables as LATCHWORK_THREADS win over the file, and the command line wins over both. [default: the \
+            "Read flags and settings from a TOML file: `fabric = \"tcp\"`; those of one program in a table of its name. \
+             Variables as LATCHWORK_FABRIC win over the file, and the command line wins over both. [default: the \
              variable LATCHWORK_CONFIG]",
         ))
         .arg(switch(flag(PRINT)).help(
             "Print what is in force after all that, as a file that --config takes, and do nothing else",
         ))
         .arg(flag(SET).value_name("NAME=VALUE").action(ArgAction::Append).help(
-            "Change a setting, as evict-batch=1; may be repeated. Settings are constants that few runs change",
+            "Change a setting, as member-lease=20s; may be repeated. Settings are constants that few runs change",
         ))
         .arg(switch(flag(HELP_SETTINGS)).help(
             "Print all settings, each with its default and the values that it takes, and do nothing else",
@@ -96,7 +96,7 @@ pub(super) fn complete(command: Command) -> Command {
             ValueParser::new(|text: &str| Filter::parse(text)),
         ).help(
             "What is logged on standard error: off, error, warn, info, debug or trace; levels of single crates stand \
-             before it, as in latchwork_wal=info,warn",
+             before it, as in latchwork_membership=info,warn",
         ))
 }
 
