@@ -26,7 +26,7 @@ pub(super) fn expand(
         let text = value.to_string_lossy();
         let Some((name, value)) = text.split_once('=') else {
             let what = format!(
-                "{text}: use NAME=VALUE, as evict-batch=1; {} --help-settings tells which",
+                "{text}: use NAME=VALUE, as member-lease=20s; {} --help-settings tells which",
                 known.program
             );
             return Err(match origin {

@@ -351,7 +351,7 @@ fn what_is_wrong_with_a_setting_names_the_place_and_what_would_do() {
             "--set early-release: ycsb has no such setting, but tpcc has",
         ),
         ("", "--set threads=1", "--set threads: threads is a flag, not a setting; write --threads"),
-        ("", "--set evict-batch", "--set evict-batch: use NAME=VALUE, as evict-batch=1"),
+        ("", "--set evict-batch", "--set evict-batch: use NAME=VALUE, as member-lease=20s"),
         ("", "--set huge=maybe", "--set huge=maybe: use on or off"),
         ("", "--set huge=on --set device=a", "cannot be used with"),
         (
