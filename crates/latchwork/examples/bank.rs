@@ -11,8 +11,9 @@ use std::path::Path;
 use latchwork::cluster::Worker;
 use latchwork::txn::schema::ColumnType;
 use latchwork::txn::{Range, Schema, Table, Transaction, TxnError};
-use latchwork::{Cluster, ClusterConfig, ClusterWorker, Error, Result};
+use latchwork::{Cluster, ClusterConfig, ClusterWorker, Result};
 
+const USAGE: &str = "usage: bank DIRECTORY [TRANSFERS]";
 const ACCOUNTS: u32 = 100;
 const CENTS: u64 = 1_000;
 /// A worker prints its count after this many transfers.
@@ -34,9 +35,9 @@ pub struct Books {
 /// Opens the bank in the directory, makes the transfers, and prints the books.
 pub fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let directory = args.next().ok_or("usage: bank DIRECTORY [TRANSFERS]")?;
+    let directory = args.next().ok_or(USAGE)?;
     let transfers = args.next().map_or(Ok(10_000), |given| given.parse());
-    let books = run(Path::new(&directory), transfers.map_err(Error::program)?)?;
+    let books = run(Path::new(&directory), transfers.map_err(|_| USAGE)?)?;
     println!("{books:?}");
     Ok(())
 }
@@ -64,7 +65,7 @@ pub fn run(directory: &Path, transfers: u64) -> Result<Books> {
     // A commit returns when it is durable, which is the default of the log.
     let bank = cluster.database("bank").directory(directory).table(accounts).table(workers);
     let there = bank.open()?;
-    println!("{} rows were there, from {} commits", there.rows, there.commits);
+    println!("{} rows were there, from {} records of the log", there.rows, there.records);
     // Two phases: all workers end the first before any worker begins the second.
     cluster.run(found)?;
     cluster.run(async move |worker| work(worker, transfers).await)?;

@@ -67,9 +67,10 @@ pub(crate) struct Inner {
 pub struct Found {
     /// The number of rows, including the rows that define tables.
     pub rows: usize,
-    /// The number of log records that replay has read from the logs and from the checkpoint. A
-    /// record of the checkpoint has many rows.
-    pub commits: u64,
+    /// The number of records that replay has read. A record of a log has the writes of one commit,
+    /// on any node. A record of the checkpoint has many rows. Commits whose segments a checkpoint
+    /// has removed are not counted.
+    pub records: u64,
     /// The highest timestamp of the commits and of the checkpoint; zero in an empty directory.
     pub last: Timestamp,
 }
@@ -117,7 +118,7 @@ impl Instance {
         let directory = replay::open(storage, options.accept_loss)?;
         let (replayed, _) = replay(&directory, options.replay_threads)?;
         let rows = replayed.keys().filter(|(_, latest)| latest.value.is_some()).count();
-        let found = Found { rows, commits: replayed.groups, last: replayed.highest };
+        let found = Found { rows, records: replayed.groups, last: replayed.highest };
         let recovery = Some(Recovery::new(replayed));
         let id = directory.database();
         let here = (0..cluster.compute_nodes, false);

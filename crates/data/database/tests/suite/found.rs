@@ -64,7 +64,7 @@ fn an_empty_directory_is_new_and_one_with_a_table_is_not() {
     let directory = tempfile::tempdir().expect("a directory");
     let empty = found(directory.path());
     assert!(empty.is_new(), "{empty:?}");
-    assert_eq!((empty.rows, empty.commits, empty.last), (0, 0, Timestamp::ZERO));
+    assert_eq!((empty.rows, empty.records, empty.last), (0, 0, Timestamp::ZERO));
     // An instance that was closed before a worker opened it leaves the directory new.
     assert!(found(directory.path()).is_new());
 
@@ -82,7 +82,7 @@ fn deleted_rows_are_not_counted_although_the_log_has_them() {
     change(directory.path(), 0..30, 0..10);
     let after = found(directory.path());
     assert_eq!(after.rows, before.rows + 20);
-    assert_eq!(after.commits, before.commits + 40);
+    assert_eq!(after.records, before.records + 40);
     assert!(after.last > before.last);
 }
 
