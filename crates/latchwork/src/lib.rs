@@ -68,7 +68,7 @@
 //! one seed decides every delay and every order. `Cluster::join` (feature `processes`) makes this
 //! process one node of a cluster of processes. The rest of the program stays the same, with two
 //! exceptions: a database of several processes has no log, and `run` covers the workers of its own
-//! process only.
+//! process only. [`Cluster::exchange`] waits for the other processes.
 //!
 //! # The crates
 //!
@@ -138,6 +138,7 @@ pub use latchwork_verbs as verbs;
 pub use latchwork_verbs_ibv as verbs_ibv;
 pub use latchwork_verbs_shm as verbs_shm;
 pub use latchwork_verbs_sim as verbs_sim;
+pub use latchwork_verbs_sim::SimConfig;
 #[cfg(feature = "processes")]
 pub use latchwork_verbs_tcp as verbs_tcp;
 pub use latchwork_wal as wal;

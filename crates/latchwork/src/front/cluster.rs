@@ -73,9 +73,10 @@ impl Cluster {
         Ok(Joined::start(config, transport, membership, patience)?.into())
     }
 
-    /// Sets the longest time of two kinds of waits: for the opening of a tree, and for other
-    /// workers and the log when a database opens or closes. 60 s by default. The value applies to
-    /// trees and databases that are opened later. A wait for one line ends by the `deadline` of the
+    /// Sets the longest time of three kinds of waits: for the opening of a tree, for other workers
+    /// and the log when a database opens or closes, and for the other processes in an
+    /// [`exchange`](Cluster::exchange). 60 s by default. The value applies to trees and databases
+    /// that are opened later. A wait for one line ends by the `deadline` of the
     /// configuration.
     pub fn with_patience(mut self, patience: Duration) -> Cluster {
         self.0.patience = patience;
@@ -122,6 +123,19 @@ impl Cluster {
         F: AsyncFn(ClusterWorker) -> Result<T> + Send + Sync + 'static,
     {
         self.0.run(body)
+    }
+
+    /// Waits until every process of the cluster has given a value under `name`, and returns the
+    /// values in the order of the nodes. So this call ends a phase of all processes, and
+    /// [`run`](Cluster::run) ends it on the workers of this process only. Each name is for one
+    /// call. A cluster in one process returns the value at once.
+    ///
+    /// # Errors
+    /// A process that has died, has left, or does not come within the
+    /// [patience](Cluster::with_patience) of this process. A wrong name: it has at most 40 letters,
+    /// digits, `.`, `_` and `-`.
+    pub fn exchange(&self, name: &str, value: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.0.exchange(name, value)
     }
 
     /// Closes all databases: all appended log records are written, and another cluster can open the

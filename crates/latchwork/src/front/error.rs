@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use latchwork_cluster::ClusterError;
 #[cfg(feature = "processes")]
 use latchwork_cluster::JoinError;
+use latchwork_cluster::{ClusterError, ConfigError, SettingError};
 use latchwork_coherence::MemoryError;
 use latchwork_database::DatabaseOpenError;
 #[cfg(feature = "processes")]
@@ -13,13 +13,16 @@ use latchwork_membership::MembershipError;
 use latchwork_memnode::{ObjectKind, PoolError};
 use latchwork_txn::TxnError;
 use latchwork_txn::schema::SchemaError;
+#[cfg(feature = "processes")]
+use latchwork_verbs_tcp::TcpError;
 use thiserror::Error;
 
 /// The result of an operation on a [`Cluster`](crate::Cluster).
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a program on a [`Cluster`](crate::Cluster) failed. Every error of trees, databases and
-/// memory converts into it, so that a body of [`run`](crate::Cluster::run) needs only `?`.
+/// Why a program on a [`Cluster`](crate::Cluster) failed. Every error of configurations,
+/// memberships, trees, databases and memory converts into it, and so does an error of the operating
+/// system. So a body of [`run`](crate::Cluster::run) needs only `?`.
 ///
 /// The form for debugging is the sentence, too: a `main` that returns the error prints it so.
 #[derive(Error)]
@@ -152,6 +155,31 @@ impl From<JoinError> for Error {
 impl From<MembershipError> for Error {
     fn from(error: MembershipError) -> Error {
         JoinError::from(error).into()
+    }
+}
+
+#[cfg(feature = "processes")]
+impl From<TcpError> for Error {
+    fn from(error: TcpError) -> Error {
+        JoinError::from(error).into()
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Error {
+        ClusterError::from(error).into()
+    }
+}
+
+impl From<SettingError> for Error {
+    fn from(error: SettingError) -> Error {
+        Error::program(error)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        Error::program(error)
     }
 }
 

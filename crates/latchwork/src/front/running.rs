@@ -100,6 +100,23 @@ impl Running {
         first_error(ends)
     }
 
+    /// The values that all processes have given under `name`, in the order of the nodes.
+    pub(super) fn exchange(&self, name: &str, value: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match &self.process {
+            Process::Threads(_) | Process::World(_) => {
+                tracing::trace!(name, "an exchange of one process");
+                Ok(vec![value.to_vec()])
+            }
+            #[cfg(feature = "processes")]
+            Process::Joined(joined) => {
+                let joined = joined.as_ref().ok_or(JoinError::LeaseLost)?;
+                // The start and the leave of a node have exchanges with names of their own.
+                let name = format!("program-{name}");
+                Ok(joined.group().exchange(&name, value, self.patience)?)
+            }
+        }
+    }
+
     /// Closes the databases, and leaves a cluster of processes.
     pub(super) fn end(&mut self) -> Result<()> {
         let closed = self.names.close();

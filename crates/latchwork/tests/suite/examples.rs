@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::sentences::is_told;
 
 #[path = "../../examples/bank.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -24,8 +27,14 @@ mod transactions;
 #[path = "../../examples/two_nodes.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod two_nodes;
+#[path = "../../examples/two_processes.rs"]
+#[allow(dead_code, unreachable_pub)]
+pub(crate) mod two_processes;
 
 const DIRECTORY: &str = "LATCHWORK_BANK_DIRECTORY";
+const ENDPOINT: &str = "LATCHWORK_TWO_PROCESSES";
+/// Longer than any machine stalls.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// More than a child makes before it is killed.
 const MANY: u64 = 1 << 40;
 
@@ -34,13 +43,24 @@ fn two_nodes_read_what_the_other_wrote() {
     two_nodes::main().expect("it checks itself");
 }
 
+/// The second process of [`two_processes_share_a_tree`].
 #[test]
-fn the_guide_shows_the_program_that_runs() {
-    let page = include_str!("../../../../docs/guides/shared-tree.md");
-    assert!(
-        page.contains(include_str!("../../examples/two_nodes.rs")),
-        "the page has another program"
-    );
+#[ignore = "started by that test"]
+fn second() {
+    let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
+    two_processes::compute(&endpoint, LONG).expect("it checks itself");
+}
+
+#[test]
+fn two_processes_share_a_tree() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let endpoint = format!("file:{}/two", directory.path().display());
+    // A directory may be used again when all have left.
+    for _ in 0..2 {
+        let mut second = this_test("examples::second");
+        second.env(ENDPOINT, &endpoint).stdout(Stdio::null());
+        two_processes::both(&endpoint, &mut second, LONG).expect("it checks itself");
+    }
 }
 
 #[test]
@@ -71,9 +91,15 @@ fn child() {
     bank::run(Path::new(&directory), MANY).expect("it is killed before anything fails");
 }
 
-fn start(directory: &Path) -> Child {
+/// A command that runs one ignored test of this program.
+pub(crate) fn this_test(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "examples::child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+fn start(directory: &Path) -> Child {
+    let mut command = this_test("examples::child");
     command.env(DIRECTORY, directory).stdout(Stdio::piped()).stderr(Stdio::inherit());
     command.spawn().expect("a child")
 }
@@ -91,6 +117,9 @@ fn kill_after(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
         told.insert(worker.to_owned(), count.parse().expect("a number"));
         seen += 1;
         if seen == lines {
+            // Another process at the same time is refused, and changes nothing.
+            let id = child.id().to_string();
+            is_told(bank::run(directory, 1), &["is in use by process", &id]);
             // The pipe is read to its end, because lines that the child printed before it was
             // killed count as well.
             child.kill().expect("killed");

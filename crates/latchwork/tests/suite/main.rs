@@ -5,6 +5,7 @@ mod databases;
 mod examples;
 #[cfg(feature = "processes")]
 mod processes;
+mod sentences;
 mod trees;
 
 use latchwork::ClusterConfig;

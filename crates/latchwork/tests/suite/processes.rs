@@ -13,6 +13,7 @@ use latchwork::verbs_shm::HugePages;
 use latchwork::{Cluster, ClusterWorker, Error, Result};
 
 use crate::config;
+use crate::sentences::is_told;
 
 /// Longer than any machine stalls.
 const LONG: Duration = Duration::from_secs(60);
@@ -131,4 +132,22 @@ fn a_log_of_several_processes_is_refused() {
         assert!(matches!(error, Error::LogOfProcesses { .. }), "{error:?}");
         assert!(error.to_string().contains("Cluster::start"), "{error}");
     }
+}
+
+#[test]
+fn an_exchange_waits_for_all_processes_and_fails_when_one_has_left() {
+    let ends = on_all(|cluster| {
+        let node = cluster.run(async |worker| Ok(worker.node)).expect("it runs")[0];
+        let values = cluster.exchange("nodes", &[node as u8]).expect("all come");
+        assert_eq!(values, [[0], [1], [2]]);
+        is_told(cluster.exchange("no name", b""), &["is no name of a"]);
+        let again = (node > 0).then(|| cluster.exchange("again", b""));
+        cluster.close().expect("it leaves");
+        again
+    });
+    for again in ends.into_iter().flatten() {
+        is_told(again, &["C1 left before it gave its value"]);
+    }
+    let alone = Cluster::start(config(2, 1, 1)).expect("a cluster");
+    assert_eq!(alone.exchange("nodes", b"all").expect("nothing to wait for"), [b"all"]);
 }

@@ -249,8 +249,8 @@ fn incomplete(
         false => format!("; {} began a run without it", listed(&names(begun))),
     };
     format!(
-        "{n} of {parties} compute nodes came within {limit:?} ({came}){without}: start as many as --compute-nodes says, at \
-         about the same time"
+        "{n} of {parties} compute nodes came within {limit:?} ({came}){without}: start as many as the configuration says \
+         (--compute-nodes), at about the same time"
     )
 }
 

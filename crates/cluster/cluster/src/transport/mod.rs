@@ -59,6 +59,13 @@ pub enum Transport {
     },
 }
 
+/// Shared memory in the default directory, without huge pages.
+impl Default for Transport {
+    fn default() -> Self {
+        Transport::Shm { directory: None, huge_pages: shm::HugePages::default() }
+    }
+}
+
 impl Transport {
     /// The name of the transport, on command lines and in contacts.
     pub fn name(&self) -> &'static str {
