@@ -3,6 +3,7 @@
 mod boxes;
 mod databases;
 mod examples;
+mod guide;
 #[cfg(feature = "processes")]
 mod processes;
 mod sentences;
