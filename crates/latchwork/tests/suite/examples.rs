@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::sentences::is_told;
+use crate::ends_with;
 
 #[path = "../../examples/bank.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -119,7 +119,7 @@ fn kill_after(directory: &Path, lines: usize) -> BTreeMap<String, u64> {
         if seen == lines {
             // Another process at the same time is refused, and changes nothing.
             let id = child.id().to_string();
-            is_told(bank::run(directory, 1), &["is in use by process", &id]);
+            ends_with(bank::run(directory, 1), &["is in use by process", &id]);
             // The pipe is read to its end, because lines that the child printed before it was
             // killed count as well.
             child.kill().expect("killed");

@@ -13,7 +13,7 @@ use latchwork::verbs_shm::HugePages;
 use latchwork::{Cluster, ClusterWorker, Error, Result};
 
 use crate::config;
-use crate::sentences::is_told;
+use crate::ends_with;
 
 /// Longer than any machine stalls.
 const LONG: Duration = Duration::from_secs(60);
@@ -140,13 +140,13 @@ fn an_exchange_waits_for_all_processes_and_fails_when_one_has_left() {
         let node = cluster.run(async |worker| Ok(worker.node)).expect("it runs")[0];
         let values = cluster.exchange("nodes", &[node as u8]).expect("all come");
         assert_eq!(values, [[0], [1], [2]]);
-        is_told(cluster.exchange("no name", b""), &["is no name of a"]);
+        ends_with(cluster.exchange("no name", b""), &["is no name of a"]);
         let again = (node > 0).then(|| cluster.exchange("again", b""));
         cluster.close().expect("it leaves");
         again
     });
     for again in ends.into_iter().flatten() {
-        is_told(again, &["C1 left before it gave its value"]);
+        ends_with(again, &["C1 left before it gave its value"]);
     }
     let alone = Cluster::start(config(2, 1, 1)).expect("a cluster");
     assert_eq!(alone.exchange("nodes", b"all").expect("nothing to wait for"), [b"all"]);

@@ -9,41 +9,33 @@ use latchwork::membership::{Joining, Membership, MemoryStore, Role};
 use latchwork::verbs_tcp::{Secret, Security, TcpConfig};
 use latchwork::{Cluster, ClusterConfig, Error, Result};
 
+use crate::ends_with;
 use crate::examples::{LONG, this_test, two_processes};
-
-/// Checks what a `main` that returns the error prints: a sentence that has the parts in `with`.
-#[track_caller]
-pub(crate) fn is_told<T>(ended: Result<T>, with: &[&str]) {
-    let error = ended.map(drop).expect_err("it cannot succeed");
-    let told = format!("{error:?}");
-    assert_eq!(told, error.to_string());
-    assert!(!told.contains(['{', '}']), "not a sentence: {told}");
-    for part in with {
-        assert!(told.contains(part), "{part:?} is not in: {told}");
-    }
-}
 
 #[test]
 fn a_process_whose_peers_do_not_come_ends_with_a_sentence() {
     let directory = tempfile::tempdir().expect("a directory");
     let endpoint = |name: &str| format!("file:{}/{name}", directory.path().display());
     let short = Duration::from_millis(100);
-    is_told(two_processes::compute(&endpoint("one"), short), &["0 memory nodes, and 1 are wanted"]);
+    ends_with(
+        two_processes::compute(&endpoint("one"), short),
+        &["0 memory nodes, and 1 are wanted"],
+    );
     // Again in the same directory: a process that gave up has left.
     for _ in 0..2 {
         let alone = two_processes::memory_and_compute(&endpoint("two"), short);
-        is_told(alone, &["1 of 2 compute nodes came within 100ms (C1)"]);
+        ends_with(alone, &["1 of 2 compute nodes came within 100ms (C1)"]);
     }
     let mut second = this_test("examples::second");
     let ended = two_processes::both(&endpoint("three"), second.stdout(Stdio::null()), short);
-    is_told(ended, &["1 of 2 compute nodes came within 100ms (C1)"]);
+    ends_with(ended, &["1 of 2 compute nodes came within 100ms (C1)"]);
 }
 
 #[test]
 fn an_address_that_cannot_be_ends_a_program_with_a_sentence() {
     let store = "write etcd://HOST:PORT/CLUSTER or file:/DIRECTORY/CLUSTER";
-    is_told(two_processes::compute("nowhere", LONG), &[store]);
-    is_told(two_processes::compute("file:/not-there/two", LONG), &["/not-there is not there"]);
+    ends_with(two_processes::compute("nowhere", LONG), &[store]);
+    ends_with(two_processes::compute("file:/not-there/two", LONG), &["/not-there is not there"]);
     let at = |listen: &str| -> Result<Cluster> {
         let store = Arc::new(MemoryStore::new());
         let membership = Membership::join(store, "test", Joining::new(Role::Compute))?;
@@ -52,10 +44,10 @@ fn an_address_that_cannot_be_ends_a_program_with_a_sentence() {
         let transport = Transport::Tcp { config: Box::new(config), listen, advertise: None };
         Cluster::join(ClusterConfig::default(), &transport, membership, LONG)
     };
-    is_told(at("localhost"), &["invalid socket address"]);
-    is_told(at("0.0.0.0:0"), &["0.0.0.0:0 must say under which address others reach it"]);
+    ends_with(at("localhost"), &["invalid socket address"]);
+    ends_with(at("0.0.0.0:0"), &["0.0.0.0:0 must say under which address others reach it"]);
     // An address for documentation, which no machine has.
-    is_told(at("192.0.2.1:0"), &["cannot listen at 192.0.2.1:0"]);
+    ends_with(at("192.0.2.1:0"), &["cannot listen at 192.0.2.1:0"]);
 }
 
 #[test]
@@ -66,8 +58,8 @@ fn settings_that_cannot_be_end_a_program_with_a_sentence() {
         config.check()?;
         Cluster::start(config)
     };
-    is_told(set("nonsense", "1"), &["there is no setting nonsense"]);
+    ends_with(set("nonsense", "1"), &["there is no setting nonsense"]);
     let none = Cluster::start(ClusterConfig { compute_nodes: 0, ..ClusterConfig::default() });
-    is_told(none, &["compute nodes"]);
-    is_told(std::fs::read("/not-there").map_err(Error::from), &["No such file"]);
+    ends_with(none, &["compute nodes"]);
+    ends_with(std::fs::read("/not-there").map_err(Error::from), &["No such file"]);
 }
