@@ -108,6 +108,10 @@ pub(crate) struct Flags {
     /// for tests. [default: 3000]
     #[arg(long, global = true, value_name = "N", value_parser = whole(1..=Scale::CUSTOMERS), hide = true, help_heading = "Settings: Workload")]
     pub(crate) customers: Option<u32>,
+    /// Rows of WAREHOUSE and of DISTRICT in a line at most, 0: as many as fit. Locks are of lines.
+    /// [default: 1; in a database that is recovered, as it was made]
+    #[arg(long, global = true, value_name = "N", value_parser = whole(0..=1000u16), hide = true, help_heading = "Settings: Workload")]
+    pub(crate) rows_per_line: Option<u16>,
     /// Concurrency control: 2pl (two-phase locking), to (timestamp ordering) or occ (optimistic).
     #[arg(long, global = true, value_name = "NAME", default_value = "2pl", value_parser = text::<Scheme>, help_heading = "Workload")]
     pub(crate) cc: Scheme,

@@ -8,8 +8,8 @@ use latchwork_workload::tpcc::{TpccColumnType, TpccIndex, TpccTable};
 
 /// The schema of a table. The columns are those of `latchwork_workload::tpcc`, so rows and keys
 /// have the same bytes in that crate and here. The columns that transactions change come first in a
-/// row.
-pub(crate) fn schema(table: TpccTable) -> Result<Schema, SchemaError> {
+/// row. `hot_rows` is the most rows that a line of WAREHOUSE or DISTRICT has, if there is a limit.
+pub(crate) fn schema(table: TpccTable, hot_rows: Option<u16>) -> Result<Schema, SchemaError> {
     let columns = table.key_columns().chain(table.row_columns());
     let schema = columns
         .fold(Schema::builder(table.name()), |schema, column| {
@@ -17,8 +17,11 @@ pub(crate) fn schema(table: TpccTable) -> Result<Schema, SchemaError> {
         })
         .primary_key(table.key_columns().map(|column| column.name));
     let schema = match table {
-        // Every payment writes such a row, and would lock the other rows of the row's line.
-        TpccTable::Warehouse | TpccTable::District => schema.rows_per_line(1),
+        // Every payment writes such a row, and locks the other rows of the row's line.
+        TpccTable::Warehouse | TpccTable::District => match hot_rows {
+            Some(rows) => schema.rows_per_line(rows),
+            None => schema,
+        },
         TpccTable::Customer => schema.index(
             TpccIndex::CustomerByName.name(),
             ["C_W_ID", "C_D_ID", "C_LAST", "C_FIRST"].map(|name| (name, Order::Ascending)),

@@ -170,7 +170,7 @@ impl Session {
                 About::new(&settings.population, settings.common.cluster.seed)
                     .create(&store)
                     .await?;
-                Tables::create(&store).await?;
+                Tables::create(&store, settings.hot_rows).await?;
             }
         }
         Ok(store)

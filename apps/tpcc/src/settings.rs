@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) population: Population,
     /// Estimated bytes of the population in lines.
     pub(crate) population_bytes: u64,
+    /// The most rows of WAREHOUSE and of DISTRICT in a line, if there is a limit.
+    pub(crate) hot_rows: Option<u16>,
     pub(crate) inputs: InputSettings,
     /// Whether only the row owner touches a row, so that nodes commit together by two-phase commit.
     pub(crate) partitioned: bool,
@@ -210,6 +212,7 @@ impl Settings {
             command,
             population,
             population_bytes,
+            hot_rows: Some(flags.rows_per_line.unwrap_or(1)).filter(|rows| *rows != 0),
             inputs,
             partitioned: flags.partitioned,
             terminals,
@@ -306,6 +309,11 @@ fn stored_population(flags: &Flags, about: &About) -> Result<Population, AppErro
         ("--set items=", flags.items, about.items),
         ("--set customers=", flags.customers, about.customers),
     ];
+    if let Some(rows) = flags.rows_per_line {
+        return Err(usage(format!(
+            "--set rows-per-line={rows}: the database in the log has its rows in lines already; leave it out"
+        )));
+    }
     for (flag, asked, there) in asked {
         if let Some(asked) = asked.filter(|asked| *asked != there) {
             return Err(usage(format!(

@@ -19,11 +19,11 @@ pub(crate) const INDEX: usize = 0;
 pub(crate) struct Tables(Vec<Rows>);
 
 impl Tables {
-    /// Makes all tables, empty.
-    pub(crate) async fn create(store: &Store) -> Result<Tables, TxnError> {
+    /// Makes all tables, empty, with so many rows in a line of the hot ones at most.
+    pub(crate) async fn create(store: &Store, hot_rows: Option<u16>) -> Result<Tables, TxnError> {
         let mut tables = Vec::new();
         for table in TpccTable::ALL {
-            tables.push(store.create_table(schemas::schema(table)?).await?);
+            tables.push(store.create_table(schemas::schema(table, hot_rows)?).await?);
         }
         Ok(Tables(tables))
     }

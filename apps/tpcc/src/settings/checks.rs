@@ -92,7 +92,7 @@ pub(super) fn lines(line_size: u32) -> Result<(), AppError> {
     let fits = |line_size: u32| {
         let payload = line_size as usize - LINE_HEADER;
         let limits = TreeLimits::for_payload(payload).ok()?;
-        let keys = |table| schemas::schema(table).ok()?.check_keys(limits.key_max).ok();
+        let keys = |table| schemas::schema(table, None).ok()?.check_keys(limits.key_max).ok();
         TpccTable::ALL.into_iter().try_for_each(keys)?;
         (row + BESIDE <= payload).then_some(())
     };

@@ -35,6 +35,7 @@ impl Settings {
             "warehouses": self.population.warehouses(),
             "items": scale.items(),
             "customers": scale.customers(),
+            "rows_per_line": self.stored.is_none().then_some(self.hot_rows.unwrap_or(0)),
             "cc": txn.scheme.name(),
             "weight": weights,
             "wait": self.terminals.wait(),

@@ -121,6 +121,18 @@ fn only_one_transaction_is_only_that_one() {
 }
 
 #[test]
+fn hot_rows_in_one_line_lock_each_other() {
+    let shape = format!("{SMALL} --fabric sim --compute-nodes 4 --threads 2 --operations 2000");
+    let aborts = |rows: u32| {
+        let document = document(&format!("{shape} --weight payment --set rows-per-line={rows}"));
+        assert_eq!(document["config"]["rows_per_line"], rows);
+        document["aborts"].as_u64().expect("a count")
+    };
+    let (alone, together) = (aborts(1), aborts(0));
+    assert!(together > 2 * alone, "{alone} aborts with a line for each row, {together} without");
+}
+
+#[test]
 fn a_divided_database_has_as_many_distributed_orders_as_requested() {
     let shape = format!(
         "{SMALL} -w 4 --compute-nodes 2 --threads 1 --operations 1000 --weight neworder --fabric sim"
@@ -190,6 +202,7 @@ fn a_database_is_prepared_run_and_checked_by_programs_of_their_own() {
     for (arguments, words) in [
         ("run -w 3", &["--warehouses 3", "has 2", "leave it out"][..]),
         ("check --set items=7", &["--set items=7", "has 500"]),
+        ("run --set rows-per-line=2", &["--set rows-per-line=2", "leave it out"]),
         ("prepare -w 1", &["there is a database already"]),
         ("-w 1", &["there is a database already"]),
     ] {
