@@ -122,14 +122,15 @@ fn only_one_transaction_is_only_that_one() {
 
 #[test]
 fn hot_rows_in_one_line_lock_each_other() {
-    let shape = format!("{SMALL} --fabric sim --compute-nodes 4 --threads 2 --operations 2000");
+    let shape = "-w 8 --fabric sim --compute-nodes 4 --threads 2 --inflight 1 --operations 2000";
+    let shape = format!("{SMALL} {shape} --weight payment");
     let aborts = |rows: u32| {
-        let document = document(&format!("{shape} --weight payment --set rows-per-line={rows}"));
+        let document = document(&format!("{shape} --set rows-per-line={rows}"));
         assert_eq!(document["config"]["rows_per_line"], rows);
         document["aborts"].as_u64().expect("a count")
     };
     let (alone, together) = (aborts(1), aborts(0));
-    assert!(together > 2 * alone, "{alone} aborts with a line for each row, {together} without");
+    assert!(together > 4 * alone, "{alone} aborts with a line for each row, {together} without");
 }
 
 #[test]
