@@ -51,19 +51,21 @@ impl Driver for Settings {
             Popularity::Zipfian { theta } => format!("zipfian {theta}"),
         };
         format!(
-            "microbench: {} on {}{}; {} with {} each, {}; {} of {} bytes, \
-             {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node",
+            "microbench: {} on {}{}; {} with {} each, {} in flight per worker, {}; {} of {} bytes, \
+             {popularity}, {:.0} % reads, {:.0} % shared; cache of {} per compute node; {}",
             cluster.protocol.name(),
             self.common.fabric.name(),
             self.common.fabric.nic().map(|nic| format!(" ({nic})")).unwrap_or_default(),
             many(cluster.compute_nodes, "compute node"),
             many(cluster.workers, "worker"),
+            many(cluster.inflight, "operation"),
             many(cluster.memory_nodes, "memory node"),
             many(self.workload.lines() as usize, "line"),
             cluster.line_size,
             micro.reads * 100.0,
             micro.sharing * 100.0,
             many(frames(cluster) as usize, "line"),
+            self.plan.warmup.in_words(),
         )
     }
 

@@ -68,15 +68,20 @@ impl Driver for Settings {
 
     fn headline(&self) -> String {
         let Settings { task, common, .. } = self;
-        let what = match task {
-            Task::Load { data, .. } => format!("{} rows", data.rows.len()),
-            Task::Query(query) => format!("{}, {} rows", query.kind.name(), query.data.rows.len()),
-            Task::Bench(bench) => bench.in_words(),
+        let (what, warmup) = match task {
+            Task::Load { data, .. } => (format!("{} rows", data.rows.len()), String::new()),
+            Task::Query(query) => {
+                (format!("{}, {} rows", query.kind.name(), query.data.rows.len()), String::new())
+            }
+            Task::Bench(bench) => {
+                (bench.in_words(), format!("; {}", bench.plan().warmup.in_words()))
+            }
         };
+        let loaded = self.load_by.in_words();
         let nic = common.fabric.nic().map_or(String::new(), |nic| format!(" ({nic})"));
         let (command, fabric) = (task.name(), common.fabric.name());
         let cluster = ClusterFlags::in_words(&common.cluster);
-        format!("spatial {command} on {fabric}{nic}: {what}; {cluster}")
+        format!("spatial {command} on {fabric}{nic}: {what}, loaded by {loaded}; {cluster}{warmup}")
     }
 
     fn phases(

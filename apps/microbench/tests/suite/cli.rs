@@ -43,6 +43,17 @@ fn a_setting_on_the_command_line_needs_set_and_the_error_says_so() {
 }
 
 #[test]
+fn the_first_line_says_what_is_run() {
+    let err = MICROBENCH.good(&format!("{SMALL} --inflight 3")).err;
+    let first = err.split("\n\n").next().expect("a first line").replace("\n  ", " ");
+    for word in
+        ["2 workers each, 3 operations in flight", "500 lines", "warm-up of 1000 operations"]
+    {
+        assert!(first.contains(word), "{word}: {first}");
+    }
+}
+
+#[test]
 fn lines_for_scripts_stand_on_standard_output() {
     let out = MICROBENCH.good(SMALL).out;
     for line in [

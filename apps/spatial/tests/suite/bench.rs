@@ -22,6 +22,18 @@ fn every_mix_and_distribution_keeps_all_objects() {
 }
 
 #[test]
+fn the_first_line_says_what_is_run() {
+    let flags = "bench --entries 400 --fabric sim --inflight 3 --time 0.001 --warmup 0.002";
+    let err = crate::SPATIAL.good(flags).err;
+    let first = err.split("\n\n").next().expect("a first line").replace("\n  ", " ");
+    for word in
+        ["loaded by sort-tile-recursive packing", "3 operations in flight", "warm-up of 2ms"]
+    {
+        assert!(first.contains(word), "{word}: {first}");
+    }
+}
+
+#[test]
 fn a_window_finds_as_many_objects_as_its_part_of_the_square() {
     let of = |percent: &str| {
         let flags = "bench --entries 20000 --operations 2000 --fabric sim -w window=1 --set side=0";

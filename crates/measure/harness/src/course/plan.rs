@@ -29,6 +29,16 @@ impl Warmup {
     pub const WINDOWS_MAX: usize = 40;
     /// Maximum difference between the hit ratios of windows.
     pub(super) const APART: f64 = 0.01;
+
+    /// The warm-up in a line for people.
+    pub fn in_words(&self) -> String {
+        match self {
+            Warmup::Operations(0) => "no warm-up".to_owned(),
+            Warmup::Operations(count) => format!("warm-up of {count} operations"),
+            Warmup::Time(time) => format!("warm-up of {time:?}"),
+            Warmup::Steady { .. } => "warm-up until the hit ratio is steady".to_owned(),
+        }
+    }
 }
 
 const _: () = assert!(Warmup::STEADY > 1, "one window agrees with itself");
