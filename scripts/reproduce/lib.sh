@@ -118,7 +118,8 @@ orders() {
 
 # All figures, in the book's order.
 figures=(fig12 fig13 fig13-table fig14 fig15a fig15b fig16 fig17 fig18 fig19a fig19b beyond ablation
-    home-cost chaining gam sherman-skewed sherman-uniform sherman-ranges)
+    home-cost chaining gam sherman-skewed sherman-uniform sherman-ranges more-nodes-tree
+    more-nodes-transactions)
 
 # ---- a figure ------------------------------------------------------------------------------------
 

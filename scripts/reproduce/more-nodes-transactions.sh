@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A small TPC-C by the number of compute nodes, with the programs' defaults: how many rows of
-# WAREHOUSE and DISTRICT share a line, which node works on which warehouse, and the scheme. Each
+# WAREHOUSE and DISTRICT share a line, where transactions are at home, and the scheme. Each
 # panel varies one of them.
 . "$(dirname "$0")/lib.sh"
 needs=(--bin tpcc)
