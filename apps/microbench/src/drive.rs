@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use latchwork_harness::driver::{Common, Driver, Outcome};
 use latchwork_harness::outcome::{self, RunCheck, many};
-use latchwork_harness::progress::{Extent, Title};
+use latchwork_harness::progress::Title;
 use latchwork_harness::{AppError, RunCluster};
 use latchwork_report::result::ResultDocument;
 use latchwork_verbs::GlobalAddr;
@@ -75,7 +75,7 @@ impl Driver for Settings {
         outcome: &mut Outcome,
     ) -> Result<Figures, AppError> {
         let count = allocated(self.workload.lines(), &self.common.cluster);
-        let made = cluster.phase(MAKE, Extent::Operations(count), self, lines::make)?;
+        let made = cluster.phase(MAKE, cluster.part_of(count), self, lines::make)?;
         let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
         let count = self.workload.lines();
         let lines = Arc::new(Lines { settings: self.clone(), all: lines::spread(made, count) });
@@ -87,8 +87,7 @@ impl Driver for Settings {
         let mut ran = cluster.measure(&run, None, client::run)?;
         let went = cluster.all_went(run.course.went())?;
         let mut found = Found::default();
-        let extent = Extent::Operations(count);
-        let inspected = cluster.phase(CHECK, extent, &lines, lines::inspect)?;
+        let inspected = cluster.phase(CHECK, cluster.part_of(count), &lines, lines::inspect)?;
         inspected.into_iter().for_each(|part| found.merge(part));
         outcome.checks = judge(self, &ran.done, &found);
         let mut history = History::default();

@@ -169,9 +169,11 @@ impl Settings {
             Some(packing) => cluster.phase(LOAD, extent, &load, move |load, phase, member| {
                 index::bulk(load, phase, packing, member)
             }),
-            None => cluster.phase(LOAD, extent, &load, move |load, phase, member| {
-                index::inserts(load, phase, time, member)
-            }),
+            None => {
+                cluster.phase(LOAD, cluster.part_of(count), &load, move |load, phase, member| {
+                    index::inserts(load, phase, time, member)
+                })
+            }
         }?;
         stop::check()?;
         Ok(Figures::between(count, begin, ends))
@@ -202,7 +204,7 @@ impl Settings {
         let (settings, query, time) = (self.clone(), query.clone(), cluster.loop_time());
         let ask = Arc::new(Ask { settings, query, answers: Answers::default(), time });
         let begin = cluster.now();
-        let asked = cluster.phase(ASK, Extent::Operations(questions as u64), &ask, query::ask)?;
+        let asked = cluster.phase(ASK, cluster.part_of(questions as u64), &ask, query::ask)?;
         let counters = cluster.counters()?.into_iter().zip(before);
         outcome.counters = counters.map(|(after, before)| after - before).collect();
         let answers = ask.answers.gather(cluster)?;

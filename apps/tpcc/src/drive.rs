@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::args::{Cli, Command};
 use crate::check::{self, Expected};
-use crate::intervals::Intervals;
+use crate::intervals::Progress;
 use crate::load::{self, Load};
 use crate::log;
 use crate::outcome::{Found, Measured, Saved};
@@ -189,7 +189,7 @@ impl Session {
         Fut: Future<Output = Result<T, AppError>> + 'static,
     {
         self.begin_phase();
-        cluster.phase(title, Extent::Operations(rows), self, body)
+        cluster.phase(title, cluster.part_of(rows), self, body)
     }
 
     /// The rows of the population.
@@ -256,7 +256,7 @@ impl Session {
         let intervals = settings
             .interval
             .filter(|_| cluster.is_first())
-            .map(|every| Intervals::new(every, measured_from, cluster.workers(), waiting, aside));
+            .map(|every| Progress::new(every, measured_from, cluster.workers(), waiting, aside));
         let line = begun.map(|begun| GlobalAddr::from_bits(begun.line));
         let run = Arc::new(Run {
             session: self.clone(),
@@ -270,8 +270,8 @@ impl Session {
             number: Run::noted(begun.map(|begun| begun.number)),
             ended: AtomicU32::new(0),
         });
-        let operations = settings.count.map(|all| cluster.share_of(all));
-        let extent = operations.map_or(Extent::Until(until), Extent::Operations);
+        let operations = settings.count.map(|all| cluster.part_of(all));
+        let extent = operations.unwrap_or(Extent::Until(until));
         self.begin_phase();
         let mut ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run)?;
         outcome.failure = run.phase.shortage();

@@ -18,7 +18,7 @@ use latchwork_workload::tpcc::{Home, Terminal, TpccTransaction, key, think_time}
 use serde::{Deserialize, Serialize};
 
 use crate::about::About;
-use crate::intervals::Intervals;
+use crate::intervals::Progress;
 use crate::log::Logs;
 use crate::partitions::Partitions;
 use crate::record::Recorded;
@@ -50,7 +50,7 @@ pub(crate) struct Run {
     pub(crate) begin: Time,
     /// How the run reads the time and waits: real or virtual.
     pub(crate) time: LoopTime,
-    pub(crate) intervals: Option<Intervals>,
+    pub(crate) intervals: Option<Progress>,
     /// The recording, which ends when all workers have ended.
     pub(crate) recorded: Mutex<Option<Recorded>>,
     pub(crate) partitions: Option<Partitions>,

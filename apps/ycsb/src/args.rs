@@ -131,6 +131,10 @@ pub(crate) struct Flags {
     /// start. [default: the property target; as fast as possible without]
     #[arg(long, global = true, value_name = "OPS", value_parser = positive, help_heading = "Workload")]
     pub(crate) target: Option<f64>,
+    /// Print a status line on standard error every ten seconds, or as often as the property
+    /// status.interval says. [default: the property status]
+    #[arg(short = 's', long, global = true, help_heading = "Output")]
+    pub(crate) status: bool,
     #[command(flatten)]
     pub(crate) index: IndexFlags,
     #[command(flatten)]

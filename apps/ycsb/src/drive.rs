@@ -25,6 +25,7 @@ use crate::load::{self, Loaded};
 use crate::run::{self, Plan, Run};
 use crate::sample_history::{History, Sample};
 use crate::settings::Settings;
+use crate::status::Status;
 
 const LOAD: Title = Title { name: "load", what: "records" };
 const RUN: Title = Title { name: "run", what: "operations" };
@@ -141,7 +142,7 @@ fn phases<I: TableIndex>(
             after.zip(before).map(|(after, before)| (after - before, clock.now() - Time::ZERO));
     }
     let workers: Vec<Found> =
-        cluster.phase(CHECK, Extent::Operations(expected.records), settings, check::check::<I>)?;
+        cluster.phase(CHECK, cluster.part_of(expected.records), settings, check::check::<I>)?;
     let mut found = Found::default();
     workers.into_iter().for_each(|worker| found.merge(worker));
     outcome.checks.splice(0..0, found.judge(&expected));
@@ -153,12 +154,21 @@ fn load<I: TableIndex>(
     cluster: &RunCluster,
     expected: &mut Expected,
 ) -> Result<Figures, AppError> {
-    let extent = Extent::Operations(settings.workload.record_count());
+    let records = settings.workload.record_count();
     let begin = cluster.now();
+    // With other commands the status lines are those of the run.
+    let every = settings.status.filter(|_| settings.command == Command::Load);
+    let status = Status::new(every, cluster);
+    let told = status.clone();
+    let inserts =
+        move |settings, phase, member| load::inserts::<I>(settings, phase, told.clone(), member);
     let workers: Vec<Loaded> = match settings.load_by {
-        LoadBy::Inserts => cluster.phase(LOAD, extent, settings, load::inserts::<I>),
-        LoadBy::Bulk => cluster.phase(LOAD, extent, settings, load::bulk::<I>),
+        LoadBy::Inserts => cluster.phase(LOAD, cluster.part_of(records), settings, inserts),
+        LoadBy::Bulk => cluster.phase(LOAD, Extent::Operations(records), settings, load::bulk::<I>),
     }?;
+    if let Some(status) = status {
+        status.end(cluster.own_end(workers.iter().map(|worker| worker.end)));
+    }
     let mut latencies = Latencies::new();
     for worker in &workers {
         latencies.merge(&worker.latencies);
@@ -197,18 +207,27 @@ fn run<I: TableIndex>(
     let sample = sampled.then(|| Sample::new(workload, seed)).transpose()?;
     let (process, of) = cluster.process();
     let inserts = InsertCounter::of_process(workload.first_insert(), process as u64, of as u64);
+    let (phase, status) = (cluster.progress(), Status::new(settings.status, cluster));
+    if let Some(status) = &status {
+        status.accompany(&phase);
+    }
     let run = Arc::new(Run {
         settings: settings.clone(),
-        phase: cluster.progress(),
+        phase,
         plan,
         inserts: Arc::new(inserts),
         sample,
         course,
         is_measured: AtomicBool::new(false),
+        status,
         time: cluster.loop_time(),
     });
-    let extent = settings.operations.map_or(Extent::Until(plan.until), Extent::Operations);
+    let operations = settings.operations.map(|all| cluster.part_of(all));
+    let extent = operations.unwrap_or(Extent::Until(plan.until));
     let ran = cluster.measure(&run, Some((RUN, extent, &run.phase)), run::run::<I>)?;
+    if let Some(status) = &run.status {
+        status.end(cluster.own_end(ran.done.iter().map(|done| done.end)));
+    }
     let is_measured = run.course.is_some() || ran.done.iter().any(|done| done.counters.is_some());
     if let Some(signal) = stop::ended_early().filter(|_| !is_measured) {
         return Err(stop::error().unwrap_or(AppError::Stopped(signal)));

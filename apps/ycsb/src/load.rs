@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use latchwork_cluster::Member;
 use latchwork_harness::driver::tasks;
@@ -18,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::TableIndex;
 use crate::settings::{BULK_FILL, Settings};
+use crate::status::Status;
 use crate::store::{Buffers, Store};
 
 /// The results of one worker.
@@ -36,6 +36,9 @@ pub(crate) struct Loaded {
 struct Loader<I: TableIndex> {
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
+    /// The status lines, if any.
+    status: Option<Arc<Status>>,
+    begin: Time,
     store: Store<I>,
     handle: Handle,
     next: Cell<u64>,
@@ -81,6 +84,7 @@ pub(crate) async fn bulk<I: TableIndex>(
 pub(crate) async fn inserts<I: TableIndex>(
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
+    status: Option<Arc<Status>>,
     member: Member,
 ) -> Result<Loaded, AppError> {
     let store = Store::new(I::open(&settings, &member).await?, &settings.workload);
@@ -88,14 +92,20 @@ pub(crate) async fn inserts<I: TableIndex>(
     let workers = settings.common.workers() as u64;
     let share = settings.workload.load_share(member.index as u64, workers);
     let inflight = settings.common.cluster.inflight;
+    if let Some(status) = &status {
+        status.accompany(&phase);
+    }
+    let begin = handle.now();
     let loader = Rc::new(Loader {
         settings,
         phase,
+        status,
+        begin,
         store,
         handle: handle.clone(),
         next: Cell::new(share.start),
         end: share.end,
-        loaded: RefCell::new(Loaded::new(handle.now())),
+        loaded: RefCell::new(Loaded::new(begin)),
         worker: member.index,
     });
     let loader = tasks(&handle, loader, 0..inflight, |loader, _| loader.work()).await?;
@@ -117,10 +127,13 @@ impl<I: TableIndex> Loader<I> {
             self.next.set(record.0 + 1);
             let inserted = self.store.insert(record, &mut buffers).await;
             let end = self.handle.now();
-            if let Err(error) = self.note(record, inserted, end - begin, &mut buffers) {
+            if let Err(error) = self.note(record, inserted, (begin, end), &mut buffers) {
                 return self.phase.fail(error);
             }
             self.phase.count(self.worker);
+            if self.settings.common.is_simulated() {
+                self.phase.reach(end);
+            }
             begin = end;
         }
     }
@@ -129,22 +142,28 @@ impl<I: TableIndex> Loader<I> {
         &self,
         record: RecordNumber,
         inserted: Result<(), I::Error>,
-        latency: Duration,
+        (begin, end): (Time, Time),
         buffers: &mut Buffers,
     ) -> Result<(), AppError> {
         let mut loaded = self.loaded.borrow_mut();
-        match inserted {
+        let is_new = match inserted {
             Ok(()) => {
                 let content = self.store.content_key(record, buffers);
                 loaded.records += 1;
                 loaded.digest = loaded.digest.wrapping_add(content.number());
-                loaded.latencies.record(OperationKind::Insert, latency, None);
+                true
             }
             // Another record number has the same hash, and so the same key.
-            Err(error) if error.kind() == ErrorKind::Exists => {
-                loaded.latencies.record_failure(OperationKind::Insert, OperationFailure::Error);
-            }
+            Err(error) if error.kind() == ErrorKind::Exists => false,
             Err(error) => return Err(self.settings.load_error(&error, &self.phase)),
+        };
+        let note = |latencies: &mut Latencies<OperationKind>| match is_new {
+            true => latencies.record(OperationKind::Insert, end - begin, None),
+            false => latencies.record_failure(OperationKind::Insert, OperationFailure::Error),
+        };
+        note(&mut loaded.latencies);
+        if let Some(status) = &self.status {
+            status.note(self.worker, || self.begin, end, note);
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ mod load;
 mod run;
 mod sample_history;
 mod settings;
+mod status;
 mod store;
 
 use std::process::ExitCode;

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::index::TableIndex;
 use crate::sample_history::{History, Sample};
 use crate::settings::{Settings, is_out_of_memory};
+use crate::status::Status;
 use crate::store::{Buffers, Ended, Store};
 
 /// The times of a run, which are the same for all workers.
@@ -46,6 +47,8 @@ pub(crate) struct Run {
     pub(crate) course: Option<Course>,
     /// Whether a worker has begun the measured part. Only used without a course.
     pub(crate) is_measured: AtomicBool,
+    /// The status lines, if any.
+    pub(crate) status: Option<Arc<Status>>,
     /// How the run reads the time and waits: real or virtual.
     pub(crate) time: LoopTime,
 }
@@ -229,11 +232,15 @@ impl<I: TableIndex> Runner<I> {
         done.end = done.end.max(end);
         if counts {
             let kind = operation.kind();
-            match ended {
-                Ok(()) => done.latencies.record(kind, end - begin, intended.map(|at| end - at)),
-                Err(failure) => done.latencies.record_failure(kind, failure),
-            }
+            let record = |latencies: &mut Latencies<OperationKind>| match ended {
+                Ok(()) => latencies.record(kind, end - begin, intended.map(|at| end - at)),
+                Err(failure) => latencies.record_failure(kind, failure),
+            };
+            record(&mut done.latencies);
             self.run.phase.count(self.index);
+            if let Some(status) = &self.run.status {
+                status.note(self.index, || self.run.measured_from(), end, record);
+            }
         }
     }
 
@@ -294,6 +301,11 @@ impl Run {
             true => phase.end_short(told),
             false => phase.fail(told),
         }
+    }
+
+    /// The begin of the measured part. Not valid before it.
+    fn measured_from(&self) -> Time {
+        self.course.as_ref().map_or(self.plan.measured_from, Course::from)
     }
 
     fn is_over(&self) -> bool {

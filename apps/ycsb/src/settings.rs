@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) time: Option<Duration>,
     pub(crate) operations: Option<u64>,
     pub(crate) target_ops_s: Option<f64>,
+    /// The time between status lines, if there are any.
+    pub(crate) status: Option<Duration>,
     /// The effective value of each property.
     properties: BTreeMap<String, Value>,
 }
@@ -118,6 +120,8 @@ impl Settings {
             time,
             operations,
             target_ops_s: flags.target.or(workload.client.target_ops_s),
+            status: (flags.status || workload.client.has_status)
+                .then_some(workload.client.status_interval),
             sources,
             workload: Arc::new(workload),
             properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
@@ -237,8 +241,15 @@ impl Settings {
     /// The settings that all processes of a run must share.
     pub(crate) fn to_agree_on(&self) -> BTreeMap<String, Value> {
         // The description below has the values of these properties, as the flags set them.
-        const OF_CLIENT: [&str; 4] =
-            ["threadcount", "target", "operationcount", "maxexecutiontime"];
+        // Status lines are those of one process.
+        const OF_CLIENT: [&str; 6] = [
+            "threadcount",
+            "target",
+            "operationcount",
+            "maxexecutiontime",
+            "status",
+            "status.interval",
+        ];
         let mut all = self.properties.clone();
         all.retain(|key, _| !OF_CLIENT.contains(&key.as_str()));
         all.extend(self.describe());

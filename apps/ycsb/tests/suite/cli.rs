@@ -48,6 +48,54 @@ fn lines_of_ycsb_stand_on_standard_output() {
     assert_eq!(count("READ") + count("UPDATE"), 2000, "as many operations as were asked for");
 }
 
+/// The operations that a status line has of all kinds in its interval, and those since the begin.
+fn status(line: &str) -> Option<(u64, u64)> {
+    let (_, rest) = line.split_once(" sec")?;
+    let (so_far, kinds) = rest.split_once(": ")?.1.split_once(" operations; ")?;
+    assert!(kinds.contains(" current ops/sec;"), "{line}");
+    let counts = kinds.split("Count=").skip(1);
+    let counts = counts.map(|kind| kind.split([',', ']']).next().expect("a count"));
+    let counts = counts.map(|count| count.parse::<u64>().expect("a number"));
+    Some((counts.sum(), so_far.parse().expect("a number")))
+}
+
+#[test]
+fn status_lines_have_the_rate_and_the_latencies_of_each_interval() {
+    let sim = "--fabric sim --warmup 0.001 -p status.interval=1ms --time";
+    for (flags, time) in [
+        ("-s --warmup 0.1 -p status.interval=400ms --time 1".to_owned(), " sec: "),
+        ("-s --warmup auto -p status.interval=400ms --time 1".to_owned(), " sec: "),
+        (format!("-p status=true {sim} 3ms"), " sec of virtual time: "),
+    ] {
+        let flags = format!("--cache-mb 8 -p recordcount=2000 --threads 1 {flags}");
+        let ended = YCSB.checked(&flags, &["tree"]);
+        let lines: Vec<&str> = ended.err.lines().filter(|line| status(line).is_some()).collect();
+        assert!(lines.len() >= 2, "{flags}: {}", ended.err);
+        let mut so_far = 0;
+        for line in &lines {
+            assert!(line.contains(time) && line.contains("[READ: Count="), "{line}");
+            assert!([" Max=", " Avg=", " 99.99="].iter().all(|part| line.contains(part)), "{line}");
+            let (new, all) = status(line).expect("filtered");
+            so_far += new;
+            assert_eq!(all, so_far, "{line}");
+        }
+        let all = ["READ", "UPDATE"].map(|kind| {
+            let count = format!("[{kind}], Operations, ");
+            let found = ended.out.lines().find_map(|line| line.strip_prefix(&count));
+            found.expect("a count").parse::<u64>().expect("a number")
+        });
+        assert_eq!(so_far, all.iter().sum::<u64>(), "the lines have each operation once");
+    }
+    let load = YCSB.checked(&format!("load -s {SMALL}"), &["tree"]).err;
+    let last = load.lines().rfind(|line| status(line).is_some()).expect("a line");
+    assert!(last.contains("2000 operations;") && last.contains("[INSERT: Count="), "{last}");
+    let none = YCSB.checked(&format!("{SMALL} -p status.interval=1ms"), &["tree"]).err;
+    assert!(none.lines().all(|line| status(line).is_none()), "{none}");
+    let refused = YCSB.run("-s -p status.interval=0");
+    assert_eq!(refused.status, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("`status.interval=0`: must be above 0"), "{}", refused.err);
+}
+
 #[test]
 fn an_agent_counts_at_its_memory_node_and_has_flags() {
     let flags = format!("{SMALL} --fabric sim --protocol scalestore");

@@ -75,9 +75,13 @@ fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
     // The signal goes to the process that prints the results, or to another one. In the second case
     // the warm-up ends for all when the last process is warm.
     for (process, flags) in [(0, "--warmup 0.1"), (2, "--warmup auto -w c")] {
-        let flags = format!("run -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
+        let flags =
+            format!("run -s -p recordcount=1000 --time 600 --threads 1 --cache-mb 8 {flags}");
         let mut program = memory.start_program(YCSB.0, 3, &flags);
-        program.wait_for_line_that("run: ", |line| !line.contains(" %, 0 "), LIMIT);
+        // The progress is that of one node, and the result that of all.
+        let is_it =
+            |line: &str| !line.contains(" %, 0 ") && line.contains("operations/s at C1 alone");
+        program.wait_for_line_that("run: ", is_it, LIMIT);
         program.signal(process, "TERM");
         let ended = program.wait(LIMIT);
         let mut documents = 0;
@@ -89,6 +93,7 @@ fn a_signal_to_any_ends_the_measured_part_of_all_and_results_follow() {
             let document: Value = serde_json::from_str(document).expect("a document");
             assert_eq!(document["stopped"], "SIGTERM");
             assert!(document["ops"].as_u64() > Some(0));
+            assert!(process.err.contains(" sec at C1 alone: "), "{}", process.err);
             let checks = document["checks"].as_object().expect("checks");
             assert!(checks.len() >= 4 && checks.values().all(|check| check == "ok"), "{checks:?}");
             documents += 1;

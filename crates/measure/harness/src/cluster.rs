@@ -99,7 +99,7 @@ impl RunCluster {
 
     /// As [`run`](RunCluster::run), for a phase of a program. Shows the progress, and fails with
     /// the first error of any worker. In a cluster of processes only the first process shows
-    /// progress: the progress of its own workers.
+    /// progress: the progress of its own workers. So `extent` counts their operations.
     ///
     /// # Errors
     /// The error of the phase; a worker without a result; as [`run`](RunCluster::run).
@@ -116,8 +116,11 @@ impl RunCluster {
         Fut: Future<Output = Option<T>> + 'static,
     {
         let time = match self {
-            RunCluster::Embedded(cluster) => Timekeeper::Real(cluster.clock()),
-            RunCluster::Joined(shared) => Timekeeper::Real(shared.node().clock()),
+            RunCluster::Embedded(cluster) => Timekeeper::Real(cluster.clock(), String::new()),
+            RunCluster::Joined(shared) => {
+                let part = self.own_part().map_or(String::new(), |part| format!(" {part}"));
+                Timekeeper::Real(shared.node().clock(), part)
+            }
             RunCluster::Simulated(_) => Timekeeper::Virtual(self.now()),
         };
         let workers = match self {
@@ -186,10 +189,31 @@ impl RunCluster {
         }
     }
 
+    /// Says in a line of progress that its operations are those of this process's node only.
+    /// `None` if no other process has operations.
+    pub fn own_part(&self) -> Option<String> {
+        let RunCluster::Joined(shared) = self else { return None };
+        let node = shared.node();
+        (self.process().1 > 1).then(|| format!("at {} alone", node.membership().me().node))
+    }
+
+    /// The last of the ends of this process's workers. `ends` are those of all workers.
+    pub fn own_end(&self, ends: impl IntoIterator<Item = Time>) -> Time {
+        let own = self.nodes().len() * self.config().workers;
+        let before = self.process().0 * own;
+        let ends = ends.into_iter().skip(before).take(own);
+        ends.max().unwrap_or_else(|| self.now())
+    }
+
     /// The number of items that this process takes, when all processes share `all` items evenly.
     pub fn share_of(&self, all: u64) -> u64 {
         let (process, of) = self.process();
         all / of as u64 + u64::from((process as u64) < all % of as u64)
+    }
+
+    /// The extent of a phase in which all workers share `all` operations evenly.
+    pub fn part_of(&self, all: u64) -> Extent {
+        Extent::Operations(self.share_of(all))
     }
 
     /// The outcome of a run on all processes, from the outcome on this process. All processes call

@@ -8,6 +8,9 @@ use latchwork_files::Output;
 use crate::error::AppError;
 use crate::fold;
 
+/// Clears the terminal's current line.
+const CLEAR: &str = "\r\x1b[K";
+
 /// Writes text for people on standard error, folded to fit a terminal. A failed write is ignored,
 /// because the result itself goes to another output.
 pub fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
@@ -17,6 +20,13 @@ pub fn print_for_people(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
 /// Writes a line on standard error. A failed write is ignored.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// As [`say`], during a phase. On a terminal a progress bar may be on the current line, so the line
+/// is cleared first.
+pub fn say_during_phase(line: &str) {
+    let clear = if io::stderr().is_terminal() { CLEAR } else { "" };
+    say(&format!("{clear}{line}"));
 }
 
 /// As [`say`], folded to fit a terminal.
@@ -37,7 +47,7 @@ pub fn print_progress(
     }
     tell(document, |out| {
         // A progress bar may be on the terminal's current line, so the line is cleared first.
-        out.write_all(b"\r\x1b[K")?;
+        out.write_all(CLEAR.as_bytes())?;
         fold::write(out, write)
     })
 }

@@ -61,6 +61,7 @@ pub mod driver;
 mod error;
 mod flags;
 mod fold;
+mod intervals;
 mod limit;
 mod log;
 mod loop_time;
@@ -87,6 +88,7 @@ pub use flags::{
     OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
 };
 pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
+pub use intervals::{Interval, Intervals};
 pub use latchwork_files::Named;
 pub use limit::Limit;
 pub use loop_time::LoopTime;

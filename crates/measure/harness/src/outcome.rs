@@ -15,7 +15,8 @@ use latchwork_runtime::Time;
 use crate::{GIT, Limit, RunCluster, stop};
 
 pub use crate::console::{
-    is_for_people_only, print_for_people, print_progress, print_result, say, say_folded, tell,
+    is_for_people_only, print_for_people, print_progress, print_result, say, say_during_phase,
+    say_folded, tell,
 };
 pub use crate::numbers::{many, short};
 

@@ -1,7 +1,7 @@
 //! [`PhaseProgress`]: the shared state of a phase's workers, and their common end.
 
 use latchwork_runtime::Time;
-use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
 use crate::{AppError, stop};
@@ -24,6 +24,7 @@ pub struct PhaseProgress {
     error: Mutex<Option<AppError>>,
     /// The error that ended the phase early, and whose operations so far count.
     shortage: Mutex<Option<AppError>>,
+    on_look: OnceLock<Box<dyn Fn(Time) + Send + Sync>>,
 }
 
 impl PhaseProgress {
@@ -38,6 +39,7 @@ impl PhaseProgress {
             is_over: AtomicBool::new(false),
             error: Mutex::new(None),
             shortage: Mutex::new(None),
+            on_look: OnceLock::new(),
         }
     }
 
@@ -50,6 +52,19 @@ impl PhaseProgress {
     /// The latest recorded virtual time.
     pub fn reached(&self) -> Time {
         Time::from_nanos(self.reached.load(Ordering::Relaxed))
+    }
+
+    /// Lets the progress display call `look` with the present time now and then, if the workers'
+    /// time is real. So a line that is due comes also while no operation ends. The first call
+    /// counts.
+    pub fn on_look(&self, look: impl Fn(Time) + Send + Sync + 'static) {
+        let _ = self.on_look.set(Box::new(look));
+    }
+
+    pub(crate) fn look(&self, now: Time) {
+        if let Some(look) = self.on_look.get() {
+            look(now);
+        }
     }
 
     /// Counts one more operation of this worker.

@@ -35,20 +35,31 @@ pub enum Extent {
 }
 
 /// The source of the time for a phase's progress.
-#[derive(Clone, Copy)]
 pub enum Timekeeper {
-    /// The workers' clock.
-    Real(Clock),
+    /// The workers' clock. The text stands behind a rate, and says whose it is.
+    Real(Clock, String),
     /// The virtual time that the phase reports. The phase began at this time.
     Virtual(Time),
 }
 
 impl Timekeeper {
-    fn now(self, phase: &PhaseProgress) -> Time {
+    fn now(&self, phase: &PhaseProgress) -> Time {
         match self {
-            Timekeeper::Real(clock) => clock.now(),
-            Timekeeper::Virtual(begin) => phase.reached().max(begin),
+            Timekeeper::Real(clock, _) => clock.now(),
+            Timekeeper::Virtual(begin) => phase.reached().max(*begin),
         }
+    }
+
+    /// The progress as text. `new` is the number of operations in `time`, of all that are `done`.
+    /// Without virtual time there is no rate: real time says nothing about a simulated cluster.
+    fn text(&self, what: &str, done: u64, new: u64, time: Duration) -> String {
+        let of = match self {
+            Timekeeper::Real(_, of) => of,
+            Timekeeper::Virtual(_) if time.is_zero() => return format!("{done} {what}"),
+            Timekeeper::Virtual(_) => " of virtual time",
+        };
+        let rate = new as f64 / time.as_secs_f64().max(1e-9);
+        format!("{done} {what}, {} {what}/s{of}", short(rate))
     }
 }
 
@@ -81,7 +92,6 @@ fn display(
 ) {
     let Title { name, what } = title;
     let terminal = std::io::stderr().is_terminal();
-    let clock = Clock::start();
     let begin = time.now(phase);
     let length = match extent {
         Extent::Operations(count) => count,
@@ -93,24 +103,26 @@ fn display(
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_prefix(name.to_owned());
-    let mut last = (clock.now(), 0);
+    let mut last = (begin, 0);
     loop {
         let look = if terminal { LOOK } else { LOOK_PLAIN };
         let over = ended.recv_timeout(look) != Err(RecvTimeoutError::Timeout);
-        let (now, done) = (clock.now(), phase.done());
+        // Workers of a simulated cluster report times that are not quite in order.
+        let (now, done) = (time.now(phase).max(last.0), phase.done());
         strict_assert!(done >= last.1, "{done} {what} are done, and {} were before", last.1);
-        let seconds = (now - last.0).as_secs_f64().max(1e-9);
-        let rate = (done.saturating_sub(last.1)) as f64 / seconds;
+        let text = time.text(what, done, done.saturating_sub(last.1), now - last.0);
         last = (now, done);
         if over {
             bar.finish_and_clear();
             return;
         }
+        if let Timekeeper::Real(..) = time {
+            phase.look(now);
+        }
         let position = match extent {
             Extent::Operations(_) => done,
-            Extent::Until(_) => micros(time.now(phase) - begin),
+            Extent::Until(_) => micros(now - begin),
         };
-        let text = format!("{done} {what}, {} {what}/s", short(rate));
         if terminal {
             bar.set_position(position.min(length));
             bar.set_message(text);
@@ -137,7 +149,7 @@ mod tests {
         let answer = show(
             Title { name: "test", what: "steps" },
             Extent::Operations(10),
-            Timekeeper::Real(Clock::start()),
+            Timekeeper::Real(Clock::start(), String::new()),
             &phase,
             || {
                 phase.count(0);
@@ -146,5 +158,17 @@ mod tests {
             },
         );
         assert_eq!((answer, phase.done()), (42, 2));
+    }
+
+    #[test]
+    fn a_rate_says_whose_it_is_and_in_which_time() {
+        let (second, rows) = (Duration::from_secs(1), "rows");
+        let real = |of: &str| Timekeeper::Real(Clock::start(), of.to_owned());
+        assert_eq!(real("").text(rows, 9, 4, second), "9 rows, 4 rows/s");
+        assert_eq!(real(" at C1 alone").text(rows, 9, 4, second), "9 rows, 4 rows/s at C1 alone");
+        let world = Timekeeper::Virtual(Time::ZERO);
+        let told = world.text(rows, 9, 4, Duration::from_millis(1));
+        assert_eq!(told, "9 rows, 4000 rows/s of virtual time");
+        assert_eq!(world.text(rows, 9, 4, Duration::ZERO), "9 rows", "its time is not known");
     }
 }

@@ -269,17 +269,6 @@ impl<K: OperationKindSet> Latencies<K> {
         }
     }
 
-    /// Clears all measurements, as after a warm-up. The memory stays allocated.
-    pub fn clear(&mut self) {
-        for series in self.series.iter_mut().flatten() {
-            series.measured.reset();
-            if let Some(intended) = &mut series.intended {
-                intended.reset();
-            }
-            series.failures = [0; OperationFailure::ALL.len()];
-        }
-    }
-
     /// Successful operations.
     pub fn ok(&self) -> u64 {
         self.series.iter().flatten().map(|series| series.measured.len()).sum()
@@ -296,6 +285,15 @@ impl<K: OperationKindSet> Latencies<K> {
         let histogram = &self.series[kind.index()].as_ref()?.measured;
         let ns = || histogram.value_at_quantile(q).min(histogram.max());
         (!histogram.is_empty()).then(|| Duration::from_nanos(ns()))
+    }
+
+    /// The name, the latencies from the real starts, and the failures of each kind that occurred.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&'static str, &Histogram<u64>, u64)> {
+        let named = K::NAMES.iter().zip(&self.series);
+        named.filter_map(|(name, series)| {
+            let series = series.as_deref()?;
+            Some((*name, &series.measured, series.failures.iter().sum()))
+        })
     }
 
     /// The kinds that occurred, in the order of [`NAMES`](OperationKindSet::NAMES).
@@ -383,15 +381,5 @@ mod tests {
         latencies.record(Read, Duration::ZERO, None);
         assert_eq!(latencies.ok(), 2);
         assert!(latencies.measured()[0].latency.unwrap().max > 5.9e8);
-    }
-
-    #[test]
-    fn clearing_forgets_the_warm_up() {
-        let mut latencies = Latencies::new();
-        latencies.record(Read, US, Some(US));
-        latencies.record_failure(Read, OperationFailure::Error);
-        latencies.clear();
-        assert_eq!((latencies.ok(), latencies.failed()), (0, 0));
-        assert!(latencies.measured().is_empty());
     }
 }

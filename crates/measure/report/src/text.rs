@@ -1,8 +1,10 @@
 //! Text output for programs: YCSB's final lines, which existing scripts read, and lines of CSV.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::time::Duration;
 
-use crate::histogram::{LatencySummary, Measured};
+use crate::histogram::{Latencies, LatencySummary, Measured, OperationKindSet};
 use crate::result::ResultPhase;
 
 /// Writes the lines that YCSB writes at the end of a phase. Latencies are in microseconds with up
@@ -80,6 +82,62 @@ fn latency_lines(out: &mut impl Write, name: &str, latency: &LatencySummary) -> 
     Ok(())
 }
 
+/// The line that YCSB's client prints now and then with `-s`, without its date. `elapsed` says how
+/// long the phase has gone on, in seconds with a unit. `ops` counts the operations since its begin,
+/// and `latencies` has those of the last interval. Latencies are in microseconds.
+///
+/// ```
+/// use std::time::Duration;
+/// # use latchwork_report::histogram::{Latencies, OperationKindSet};
+/// # #[derive(Clone, Copy)]
+/// # enum Kind {
+/// #     Read,
+/// # }
+/// # impl OperationKindSet for Kind {
+/// #     const NAMES: &'static [&'static str] = &["READ"];
+/// #     fn index(self) -> usize {
+/// #         self as usize
+/// #     }
+/// # }
+///
+/// let mut latencies = Latencies::new();
+/// latencies.record(Kind::Read, Duration::from_nanos(1500), None);
+/// let line = latchwork_report::text::status_line("20 sec", 7, &latencies, Duration::from_secs(10));
+/// assert_eq!(
+///     line,
+///     "20 sec: 7 operations; 0.1 current ops/sec; [READ: Count=1, Max=1.5, Min=1.5, Avg=1.5, 50=1.5, \
+///      90=1.5, 99=1.5, 99.9=1.5, 99.99=1.5]"
+/// );
+/// ```
+pub fn status_line<K: OperationKindSet>(
+    elapsed: &str,
+    ops: u64,
+    latencies: &Latencies<K>,
+    interval: Duration,
+) -> String {
+    let current = (latencies.ok() + latencies.failed()) as f64 / interval.as_secs_f64().max(1e-9);
+    let current = (current * 100.0).round() / 100.0;
+    let mut line = format!("{elapsed}: {ops} operations; {current} current ops/sec;");
+    // Writing to a string cannot fail.
+    for (name, histogram, failed) in latencies.kinds() {
+        let us = |ns: u64| (ns as f64 / 10.0).round() / 100.0;
+        if !histogram.is_empty() {
+            let (max, min) = (us(histogram.max()), us(histogram.min()));
+            let (count, mean) = (histogram.len(), us(histogram.mean() as u64));
+            let _ = write!(line, " [{name}: Count={count}, Max={max}, Min={min}, Avg={mean}");
+            for percent in [50.0, 90.0, 99.0, 99.9, 99.99] {
+                let at = histogram.value_at_percentile(percent).min(histogram.max());
+                let _ = write!(line, ", {percent}={}", us(at));
+            }
+            line.push(']');
+        }
+        if failed > 0 {
+            let _ = write!(line, " [{name}-FAILED: Count={failed}]");
+        }
+    }
+    line
+}
+
 /// A line of CSV (RFC 4180, with Unix line ends).
 ///
 /// ```
@@ -98,11 +156,27 @@ pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::histogram::{Latencies, OperationFailure};
+    use crate::histogram::OperationFailure;
     use crate::testing::OperationKind::{Read, Update};
+
+    #[test]
+    fn a_status_line_has_each_kind_of_its_interval_and_what_failed() {
+        let mut latencies = Latencies::new();
+        (1..=4).for_each(|us| latencies.record(Read, Duration::from_micros(us), None));
+        latencies.record_failure(Update, OperationFailure::NotFound);
+        let line = status_line("0.5 sec", 12, &latencies, Duration::from_millis(500));
+        let read = "[READ: Count=4, Max=4, Min=1, Avg=2.5, 50=2, 90=4, 99=4, 99.9=4, 99.99=4]";
+        let rest = "[UPDATE-FAILED: Count=1]";
+        assert_eq!(line, format!("0.5 sec: 12 operations; 10 current ops/sec; {read} {rest}"));
+        let still = status_line::<crate::testing::OperationKind>(
+            "1 sec",
+            12,
+            &Latencies::new(),
+            Duration::from_secs(1),
+        );
+        assert_eq!(still, "1 sec: 12 operations; 0 current ops/sec;");
+    }
 
     #[test]
     fn lines_are_those_of_ycsb() {

@@ -27,6 +27,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "operations",
             "properties",
             "property",
+            "status",
             "target",
             "time",
             "warmup",

@@ -105,12 +105,6 @@ impl Statistics {
         }
     }
 
-    /// Clears all counts, as after a warm-up or an interval. The memory stays allocated.
-    pub fn clear(&mut self) {
-        self.latencies.clear();
-        self.counts = Default::default();
-    }
-
     /// Completed transactions of a type, rollbacks included.
     pub fn count(&self, kind: TransactionKind) -> u64 {
         self.latency(kind).map_or(0, |latency| latency.count)
@@ -419,10 +413,5 @@ mod tests {
         };
         let slow: Vec<_> = summary.too_slow().into_iter().map(|(kind, _)| kind).collect();
         assert_eq!(slow, [StockLevel]);
-        statistics.clear();
-        assert_eq!(
-            (statistics.total(), statistics.all_counts()),
-            (0, TransactionCounts::default())
-        );
     }
 }

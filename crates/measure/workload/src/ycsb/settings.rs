@@ -22,6 +22,9 @@ const RECORDS_MAX: u64 = 1 << 48;
 /// The file of lengths without the property `fieldlengthhistogram`, in the working directory.
 const HISTOGRAM_DEFAULT: &str = "hist.txt";
 
+/// The time between status lines without the property `status.interval`.
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The share of upserts of existing records without the property `upsertexisting` (Sherman 5.1).
 const UPSERT_EXISTING: f64 = 2.0 / 3.0;
 
@@ -128,7 +131,7 @@ pub struct ScanLength {
 }
 
 /// Settings of YCSB's client that workload files may have. The flags of a program take precedence.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClientSettings {
     /// `threadcount`: workers.
     pub threads: Option<u32>,
@@ -136,6 +139,10 @@ pub struct ClientSettings {
     pub target_ops_s: Option<f64>,
     /// `maxexecutiontime`: the duration of the run. A plain number is in seconds.
     pub time_max: Option<Duration>,
+    /// `status`: whether status lines are printed, as with `-s`.
+    pub has_status: bool,
+    /// `status.interval`: how often. A plain number is in seconds.
+    pub status_interval: Duration,
 }
 
 /// The settings of YCSB's core workload.
@@ -440,9 +447,15 @@ fn scan_length(reader: &Reader<'_>) -> Result<ScanLength, WorkloadError> {
 }
 
 fn client(reader: &Reader<'_>) -> Result<ClientSettings, WorkloadError> {
+    let status_interval = reader.time("status.interval")?.unwrap_or(STATUS_INTERVAL);
+    if status_interval.is_zero() {
+        return Err(reader.refuse("status.interval", "must be above 0"));
+    }
     Ok(ClientSettings {
         threads: reader.number("threadcount", 1..=u32::MAX)?,
         target_ops_s: reader.weight("target")?.filter(|target| *target > 0.0),
         time_max: reader.time("maxexecutiontime")?.filter(|time| !time.is_zero()),
+        has_status: reader.flag("status", false)?,
+        status_interval,
     })
 }
