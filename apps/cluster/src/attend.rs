@@ -4,7 +4,7 @@
 //! - Standard input carries commands, one per line. A command is the number of a signal, or the
 //!   notice that the run is over, after which a stopped process is killed. When the input ends, the
 //!   process is ended.
-//! - Standard error is that of the process.
+//! - Standard error is that of the process, with lines about it when it does not answer.
 //! - Standard output is an archive, written after the end of the process. It contains the standard
 //!   output of the process (`out`), and the files of the directory that replaces `{scratch}` in the
 //!   arguments.
@@ -23,10 +23,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Attend;
 use crate::guard::{MARK, PATIENCE, Scratch};
-use crate::live::STOPPED;
 use crate::plan::SCRATCH;
 use crate::signals::Signals;
-use crate::{archive, node, proc};
+use crate::silence::Silence;
+use crate::{archive, node, tell};
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -68,7 +68,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
         }
     };
     let clock = Clock::start();
-    let (mut killed, mut is_over, mut stopped_since) = (false, false, None);
+    let (mut killed, mut is_over, mut silence) = (false, false, Silence::default());
     let ended = loop {
         let told = match killed {
             true => {
@@ -88,13 +88,21 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
             },
         };
         told.map(send);
-        if !is_over || !proc::is_stopped(child.id()) {
-            stopped_since = None;
-        } else if clock.now() - *stopped_since.get_or_insert(clock.now()) >= STOPPED {
+        let now = clock.now();
+        if let Some(line) = silence.look(child.id(), now) {
+            tell(&format!("cluster: this node {line}"));
+        }
+        if is_over && silence.goes_on(now) {
             send(Signal::KILL);
         }
         match child.try_wait() {
-            Ok(Some(status)) => break status,
+            Ok(Some(status)) => {
+                if let Some(silent) = silence.before_end(now) {
+                    let seconds = silent.as_secs();
+                    tell(&format!("cluster: it did not answer for {seconds} s, and was ended"));
+                }
+                break status;
+            }
             Ok(None) => {}
             Err(error) => return Err(AppError::Failed(format!("{}: {error}", words[0]))),
         }

@@ -1,23 +1,21 @@
 //! [`Live`]: a process of a run.
 
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use latchwork_files::scratch;
-use latchwork_harness::AppError;
+use latchwork_harness::{AppError, COLUMNS, folded_to};
 use latchwork_runtime::Time;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::guard::MARK;
 use crate::plan::{HOLDER, Launch};
+use crate::silence::Silence;
 use crate::tail::Tail;
-use crate::{node, proc, signals, tell};
-
-/// A process that was stopped for this long counts as one that cannot notice the end of its run.
-pub(crate) const STOPPED: Duration = Duration::from_secs(1);
+use crate::{node, signals, tell};
 
 /// The line that tells `cluster attend` the end of the run, in place of the number of a signal.
 pub(crate) const OVER: &str = "over";
@@ -33,8 +31,11 @@ pub(crate) struct Live {
     complaint: Complaint,
     pub(crate) is_ready: bool,
     pub(crate) ended: Option<ExitStatus>,
-    /// The time since when every look found the process stopped.
-    stopped_since: Option<Time>,
+    silence: Silence,
+    /// How long the process had not answered when it ended.
+    silent: Option<Duration>,
+    /// Whether it was killed because it does not answer.
+    is_killed: bool,
     /// Whether the end of the run was written to the process's pipe.
     knows_end: bool,
 }
@@ -71,6 +72,16 @@ fn wrapped(launch: &Launch, around: &Surroundings<'_>) -> Vec<String> {
     enter.chain(node::wrap(around.own, signal.as_raw(), &launch.command)).collect()
 }
 
+/// A line of a process with the process's name before it. On a terminal a long line is folded;
+/// elsewhere a script may look for it.
+fn relay(name: &str, line: &str, is_folded: bool) -> impl Iterator<Item = String> {
+    let head = format!("{name} | ");
+    let columns = if is_folded { COLUMNS - head.len() } else { usize::MAX };
+    let text = folded_to(columns, line);
+    let lines = text.lines().map(|line| format!("{head}{line}"));
+    lines.collect::<Vec<_>>().into_iter()
+}
+
 impl Live {
     pub(crate) fn start(launch: &Launch, around: &Surroundings<'_>) -> Result<Live, AppError> {
         let name = &launch.name;
@@ -103,17 +114,21 @@ impl Live {
             complaint,
             is_ready,
             ended: None,
-            stopped_since: None,
+            silence: Silence::default(),
+            silent: None,
+            is_killed: false,
             knows_end: false,
         })
     }
 
-    /// Reads the process's new output, and whether the process is over.
-    pub(crate) fn look(&mut self, is_shown: bool) {
+    /// Reads the process's new output, and whether the process is over. Prints a line about a
+    /// process that does not answer.
+    pub(crate) fn look(&mut self, is_shown: bool, now: Time) {
         if self.ended.is_none()
             && let Ok(Some(status)) = self.child.try_wait()
         {
             self.ended = Some(status);
+            self.silent = self.silence.before_end(now);
             self.pipe = None;
             let rest = self.said.rest();
             self.heard(rest, is_shown);
@@ -121,6 +136,12 @@ impl Live {
         }
         let lines = self.said.lines();
         self.heard(lines, is_shown);
+        if self.ended.is_none()
+            && !self.launch.is_attended
+            && let Some(line) = self.silence.look(self.child.id(), now)
+        {
+            tell(&format!("cluster: {} {line}", self.launch.name));
+        }
     }
 
     fn heard(&mut self, lines: Vec<String>, is_shown: bool) {
@@ -130,7 +151,8 @@ impl Live {
                 match self.launch.is_run {
                     true => tell(&line),
                     false if line.is_empty() => {}
-                    false => tell(&format!("{} | {line}", self.launch.name)),
+                    false => relay(&self.launch.name, &line, io::stderr().is_terminal())
+                        .for_each(|line| tell(&line)),
                 }
             }
             // A line such as "ycsb: no memory" names the error, so later lines do not replace it.
@@ -165,9 +187,6 @@ impl Live {
     /// Kills the process if it is stopped, because a stopped process does not act on a request to
     /// end. For a process on another machine, the pipe carries the end of the run, and `cluster
     /// attend` does the same there.
-    ///
-    /// A debugger stops a process many times, each for a moment. So every look of the last
-    /// [`STOPPED`] must have found the process stopped.
     pub(crate) fn end_if_stopped(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
@@ -179,12 +198,10 @@ impl Live {
             }
             return;
         }
-        if !proc::is_stopped(self.child.id()) {
-            self.stopped_since = None;
-        } else if now - *self.stopped_since.get_or_insert(now) >= STOPPED {
+        if !self.is_killed && self.silence.goes_on(now) {
             tell(&format!("cluster: {} is stopped, and the run is over: killed", self.launch.name));
             self.signal(Signal::KILL.as_raw());
-            self.stopped_since = None;
+            self.is_killed = true;
         }
     }
 
@@ -206,13 +223,44 @@ impl Live {
         Some(status as u8)
     }
 
+    /// The report that the process does not answer, or did not when it ended.
+    pub(crate) fn silence(&self, now: Time) -> Option<String> {
+        if self.ended.is_none() && self.silence.goes_on(now) {
+            let seconds = self.silence.before_end(now)?.as_secs();
+            return Some(format!("{} has not answered for {seconds} s", self.launch.name));
+        }
+        self.silent.map(|_| self.complaint())
+    }
+
     /// The report of the process's end, in one line.
     pub(crate) fn complaint(&self) -> String {
         let place = self.launch.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
         let end = self.end();
         let how = if end.starts_with("status") { "ended with" } else { "was ended by" };
+        let name = &self.launch.name;
+        // What it wrote before it was stopped is no reason.
+        if let Some(silent) = self.silent {
+            let seconds = silent.as_secs();
+            return format!("{name}{place} did not answer for {seconds} s, and {how} {end}");
+        }
         let line = self.complaint.line.trim();
         let why = if line.is_empty() { String::new() } else { format!(": {line}") };
-        format!("{}{place} {how} {end}{why}", self.launch.name)
+        format!("{name}{place} {how} {end}{why}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_lines_that_fit() {
+        let line = "ycsb: node C1: ".to_owned() + &"no memory ".repeat(9);
+        let relayed = |is_folded| relay("C58", line.trim(), is_folded).collect::<Vec<_>>();
+        let folded = relayed(true);
+        assert_eq!(folded.len(), 2, "{folded:?}");
+        assert!(folded.iter().all(|line| line.len() <= COLUMNS), "{folded:?}");
+        assert!(folded[1].starts_with("C58 |   "), "{folded:?}");
+        assert_eq!(relayed(false), [format!("C58 | {}", line.trim())]);
     }
 }

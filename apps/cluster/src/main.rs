@@ -41,6 +41,7 @@ mod results;
 mod run;
 mod shell;
 mod signals;
+mod silence;
 mod supervise;
 mod tail;
 mod tell;

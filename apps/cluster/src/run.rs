@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use latchwork_harness::AppError;
 use latchwork_harness::driver::check_memory_nodes;
 use latchwork_harness::outcome::is_for_people_only;
+use latchwork_harness::{AppError, folded};
 
 use crate::args::{Fabric, Place, Run};
 use crate::guard::{Scratch, directories};
@@ -39,7 +39,9 @@ pub(crate) fn command(run: &Run, signals: &Signals) -> Result<u8, AppError> {
         }
     }
     if let Some(problem) = &outcome.problem {
-        tell(&format!("cluster: {problem}; what each process wrote is in {}", directory.display()));
+        let directory = directory.display();
+        tell(&folded(&format!("cluster: {problem}")));
+        tell(&folded(&format!("cluster: what each process wrote is in {directory}")));
     }
     Ok(outcome.status)
 }

@@ -161,8 +161,9 @@ impl Supervisor<'_> {
     }
 
     fn look(&mut self) {
+        let now = self.clock.now();
         for node in &mut self.nodes {
-            node.look(self.around.is_shown);
+            node.look(self.around.is_shown, now);
         }
     }
 
@@ -205,7 +206,13 @@ impl Supervisor<'_> {
                     Role::Program => "",
                     _ => " (before the programs were over)",
                 };
-                (status, Some(node.complaint() + early))
+                let problem = node.complaint() + early;
+                // The others fail because of those that did not answer.
+                let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != at);
+                let now = self.clock.now();
+                let silent = others.filter_map(|(_, other)| other.silence(now));
+                let all: Vec<String> = silent.chain([problem]).collect();
+                (status, Some(all.join("; ")))
             }
             Halt::Limit => {
                 self.end(&[Role::Program], self.limits.kill_after);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, JoinError, MemoryHost};
 use latchwork_harness::driver::check_memory_nodes;
-use latchwork_harness::outcome::{many, say};
+use latchwork_harness::outcome::{many, say, say_folded};
 use latchwork_harness::{AppError, FabricChoice, FabricKind, no_room_hint, stop};
 use latchwork_membership::Role;
 use latchwork_verbs_shm::ShmError;
@@ -41,13 +41,11 @@ pub(crate) fn serve(cli: &Cli) -> Result<bool, AppError> {
         join.join(Role::Memory { bytes, chip_bytes: cli.chip_bytes() })?;
     let host = MemoryHost::start(&transport, membership.clone(), cli.prefault).map_err(failed)?;
     let me = membership.me();
-    say(&format!(
-        "memnode: {} serves {} MiB over {} at {}",
-        me.node,
-        bytes >> 20,
-        transport.name(),
-        host.address(),
-    ));
+    // An address in shared memory is a long path, which only programs need.
+    let is_shared = join.fabric() == FabricKind::Shm.name();
+    let at = if is_shared { String::new() } else { format!(" at {}", host.address()) };
+    let (mib, fabric) = (bytes >> 20, transport.name());
+    say_folded(&format!("memnode: {} serves {mib} MiB over {fabric}{at}", me.node));
     while stop::wait(LOOK).is_none() {
         if !membership.lease().is_valid() {
             let text =

@@ -72,6 +72,16 @@ fn a_run_with_a_stopped_node_ends_within_its_lease_and_its_deadline() {
         assert_ne!(ended.status, Some(0), "{}", ended.err);
         let told = format!("cluster: {who} is stopped, and the run is over: killed");
         assert!(ended.err.contains(&told), "{}", ended.err);
+        let told = format!("cluster: {who} has not answered for 1 s: it is stopped");
+        assert!(ended.err.contains(&told), "{}", ended.err);
+        let told = ended.unfolded();
+        let reason = ["did not answer for ", "has not answered for "];
+        let reason = reason.map(|reason| format!("cluster: {who} {reason}"));
+        let last = told
+            .lines()
+            .rfind(|line| line.starts_with("cluster: C") || line.starts_with("cluster: M"));
+        let last = last.expect("the reason");
+        assert!(reason.iter().any(|reason| last.starts_with(reason)), "{last}");
         assert!(took < LEASE + DEADLINE, "{who}: {took:?}: {}", ended.err);
         eprintln!("{who} was stopped, and the run ended after {took:?}");
     };

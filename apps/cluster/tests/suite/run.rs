@@ -34,7 +34,7 @@ fn a_program_that_fails_is_named_and_the_others_are_ended() {
     let ended = place.run(&format!("{TWO} --grace 0"), "fails");
     assert_eq!(ended.status, Some(3), "{}", ended.err);
     let line = ended.err.lines().find(|line| line.starts_with("cluster: ")).expect("a line");
-    assert!(line.starts_with("cluster: C2 ended with status 3: program: it broke; "), "{line}");
+    assert_eq!(line, "cluster: C2 ended with status 3: program: it broke");
     let run: Value = serde_json::from_str(&place.read("results/run.json")).expect("JSON");
     assert_eq!(run["nodes"][2]["ended"], "status 4", "it was asked to end: {run}");
 }
@@ -50,7 +50,9 @@ fn a_memory_node_that_ends_before_the_programs_is_a_failure() {
     let ended = running.wait();
     assert_eq!(ended.status, Some(137), "{}", ended.err);
     assert!(ended.err.contains("cluster: M0 was ended by SIGKILL"), "{}", ended.err);
-    assert!(ended.err.contains("before the programs were over"), "{}", ended.err);
+    let told = ended.unfolded();
+    assert!(told.contains("(before the programs were over)"), "{told}");
+    assert!(ended.err.lines().all(|line| line.len() <= 80), "{}", ended.err);
 }
 
 /// Bug: a stopped process delayed the end of its run by the grace and more, which is 20 s with the
@@ -75,6 +77,34 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
         let told = format!("cluster: {name} is stopped, and the run is over: killed");
         assert!(ended.err.contains(&told), "{}", ended.err);
     }
+    let told = ended.unfolded();
+    let line = told.lines().find(|line| line.contains("did not answer")).expect("the reason");
+    assert!(line.starts_with("cluster: M1 has not answered for "), "{line}");
+    assert!(line.contains(" s; C2 did not answer for "), "{line}");
+    let rest = " s, and was ended by SIGKILL; C1 ended with status 3: program: C2 is gone";
+    assert!(line.ends_with(rest), "{line}");
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_named_while_the_run_goes_on() {
+    let place = Place::new();
+    let running = place.start_run("", "waits");
+    place.wait_for("results/C1.err", "begun");
+    let program = |pid: &u32| is_script(*pid, "program");
+    let pid = running.processes().into_iter().find(program).expect("a program");
+    let pause = || std::thread::park_timeout(std::time::Duration::from_millis(2500));
+    signal(pid, "STOP");
+    pause();
+    signal(pid, "CONT");
+    pause();
+    std::fs::write(place.path("go"), "").expect("a file");
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let told: Vec<_> = ended.err.lines().filter(|line| line.starts_with("cluster: ")).collect();
+    let [silent, again] = told[..] else { panic!("two lines: {}", ended.err) };
+    assert!(silent.starts_with("cluster: C1 has not answered for "), "{silent}");
+    assert!(silent.ends_with(" s: it is stopped"), "{silent}");
+    assert_eq!(again, "cluster: C1 answers again");
 }
 
 /// Whether a process is a stand-in of this name. A child that a stand-in has just forked, to run

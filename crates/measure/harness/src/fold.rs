@@ -24,7 +24,8 @@ pub fn folded(text: &str) -> String {
     folded_to(COLUMNS, text)
 }
 
-fn folded_to(columns: usize, text: &str) -> String {
+/// As [`folded`], to this number of columns.
+pub fn folded_to(columns: usize, text: &str) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
         fold(columns, line, &mut out);

@@ -87,7 +87,7 @@ pub use flags::{
     ClusterFlags, FabricChoice, FabricFlags, FabricKind, JoinChoice, JoinFlags, NicChoice,
     OutputFlags, RdmaFlags, SettingFlags, directory_to_write, output, write, write_file,
 };
-pub use fold::{COLUMNS, COLUMNS_RELAYED, folded};
+pub use fold::{COLUMNS, COLUMNS_RELAYED, folded, folded_to};
 pub use intervals::{Interval, Intervals};
 pub use latchwork_files::Named;
 pub use limit::Limit;

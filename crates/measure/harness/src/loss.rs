@@ -63,7 +63,7 @@ fn lost_of(view: &View, group: &[NodeIncarnation], besides: Option<NodeName>) ->
     Some(Loss::of(
         node,
         died,
-        format!("compute node {node} {how} during the run: start the programs of all nodes anew"),
+        format!("compute node {node} {how} during the run: start all programs anew"),
     ))
 }
 

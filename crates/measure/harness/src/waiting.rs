@@ -73,7 +73,7 @@ impl Waits {
         if let (2.., Some(first)) = (place, group.nodes().first()) {
             let node = self.node;
             say(&format!(
-                "{node} is process {place} of {of} of this run: {first} shows how it goes, and tells what comes of it"
+                "{node} is process {place} of {of} of this run: {first} shows the results"
             ));
         }
     }

@@ -120,6 +120,13 @@ fn run(flags: &str, how: &str) -> String {
     format!("run --bin . --results results --kill-after {patience} {flags} program -- {how}")
 }
 
+impl Ended {
+    /// What is on standard error, with folded lines joined.
+    pub(crate) fn unfolded(&self) -> String {
+        self.err.replace("\n  ", " ")
+    }
+}
+
 impl Place {
     pub(crate) fn new() -> Place {
         let directory = TempDir::new().expect("a directory");
