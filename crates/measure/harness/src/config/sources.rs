@@ -71,6 +71,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "places",
             "read-lease",
             "retry-for",
+            "rows-per-line",
             "sync-us",
             "terminals",
             "ts-block",
