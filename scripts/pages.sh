@@ -19,6 +19,7 @@ left_out='
 cargo new shared|a project of the reader; a test compares it with an example
 ^cargo run --release$|the same project
 latchwork-harness/etcd|etcd, protoc and several machines
+file:/tmp/two memory|two terminals; a test starts the same processes
 ibv_devices|RDMA devices
 modprobe|a kernel with Soft-RoCE, and root
 rxe-vm.sh --hosts|a virtual machine, which the step soft-roce has
