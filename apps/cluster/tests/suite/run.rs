@@ -79,10 +79,12 @@ fn a_stopped_process_does_not_hold_up_the_end_of_a_run() {
     }
     let told = ended.unfolded();
     let line = told.lines().find(|line| line.contains("did not answer")).expect("the reason");
-    assert!(line.starts_with("cluster: M1 has not answered for "), "{line}");
-    assert!(line.contains(" s; C2 did not answer for "), "{line}");
+    // M1 was stopped a moment later, so its second may not be over yet.
+    let (before, of_c2) = line.split_once("C2 did not answer for ").expect("the reason");
+    let of_m1 = "cluster: M1 has not answered for ";
+    assert!(before == "cluster: " || before.starts_with(of_m1), "{line}");
     let rest = " s, and was ended by SIGKILL; C1 ended with status 3: program: C2 is gone";
-    assert!(line.ends_with(rest), "{line}");
+    assert!(of_c2.ends_with(rest), "{line}");
 }
 
 #[test]
