@@ -22,8 +22,8 @@ pub(crate) const STAMP: usize = 3 * WORD;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LeafStamp {
     /// The structure number. It changes when an entry is added, removed or gets another value, when
-    /// the leaf is split, and when the page becomes an inner page. A page never gets the same
-    /// number twice.
+    /// the leaf is split, and when the page becomes an inner page or leaves the tree. A line never
+    /// has the same number twice, also as another page.
     pub structure: u64,
     /// The read timestamp: the highest timestamp that [`raise_read`](crate::Tree::raise_read) or
     /// [`remove_stamped`](crate::Tree::remove_stamped) stored.
@@ -61,11 +61,20 @@ impl LeafStamp {
 
     /// The leaf stamp of a new page that takes keys from the page with this leaf stamp. The new
     /// page inherits the timestamps, because they hold for its keys, too. The structure number of a
-    /// new page is always the same first number. So a new page may be filled before the old page is
+    /// new page does not depend on the old page. So a new page may be filled before the old page is
     /// cut. A change of the old structure number in between does not matter.
     #[must_use]
     pub(crate) fn inherited(self) -> LeafStamp {
         LeafStamp { structure: LeafStamp::FIRST.structure, ..self }
+    }
+
+    /// The leaf stamp of a new page in the line's life number `life`. The numbers of one life are
+    /// far from those of the next.
+    #[must_use]
+    pub(crate) fn in_life(self, life: u32) -> LeafStamp {
+        strict_assert!(life > 0, "the number of a life begins at 1");
+        let first = u64::from(life - 1) << 40 | LeafStamp::FIRST.structure;
+        LeafStamp { structure: first, ..self }
     }
 
     #[inline]

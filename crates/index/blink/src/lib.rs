@@ -29,8 +29,8 @@
 //!   writes shared memory.
 //! - A write holds the write guard of one page. A split also holds the guard of a new page that no
 //!   other operation can reach. No guard is held across an await.
-//! - Keys move only to pages further right, and pages are never removed. So an interrupted
-//!   operation continues at the page at which it stopped.
+//! - Entries move only to pages further right. So an interrupted operation continues at the page at
+//!   which it stopped, or at the root if that page has left the tree.
 //! - A page always has room for its fence keys and two of the largest entries. So every full page
 //!   can be split (see [`TreeLimits`]).
 //! - A dropped operation leaves a correct tree. If it has not posted a new page to the level above,
@@ -41,7 +41,7 @@
 //!   may make its result wrong. A write checks the header and the fence keys of its page in full,
 //!   so it does not add to the damage. Every descent and every walk along a level is bounded.
 //!
-//! Pages are not merged. An empty leaf stays in the tree and takes new keys.
+//! An empty leaf leaves the tree, and its line is freed. Pages are not merged otherwise.
 //!
 //! In a tree [with leaf stamps](TreeConfig::stamped), the operations with names in `_stamped`
 //! report the leaves that they saw. [`Tree::still`] checks whether such a leaf has changed since.
@@ -84,6 +84,6 @@ mod value;
 
 pub use error::TreeError;
 pub use leaf_stamp::{Insertion, Leaf, LeafStamp, ReplaceOutcome, Split};
-pub use limits::{KEY_MAX, TreeConfig, TreeLimits};
+pub use limits::{KEY_MAX, TreeConfig, TreeLimits, TreeRules};
 pub use tree::{Tree, TreeStatistics};
 pub use value::{TreeValue, ValueMut};

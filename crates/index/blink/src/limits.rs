@@ -109,6 +109,42 @@ pub struct TreeConfig {
     /// The maximum number of children of an inner page, at least 3. `None`: only the bytes of the
     /// page limit it.
     pub max_entries_inner: Option<u16>,
+    /// The rules that a checker can break.
+    pub rules: TreeRules,
+}
+
+/// The rules by which empty pages leave the tree. A checker breaks one, to show that it would find
+/// the bug. Everywhere else all rules hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeRules {
+    /// The line of a page that has left the tree is used again only after all operations that may
+    /// know its address.
+    pub frees_by_epochs: bool,
+    /// A page leaves the tree only if it is still empty under its write guard.
+    pub looks_again: bool,
+    /// The left sibling takes over the range of keys and the right link.
+    pub links_neighbour: bool,
+    /// The page is marked in the step that takes its entry from the parent.
+    pub marks_at_once: bool,
+    /// A remembered address is tried only in a page whose low fence is not above the key.
+    pub checks_remembered: bool,
+}
+
+impl TreeRules {
+    /// All rules hold.
+    pub const ALL: TreeRules = TreeRules {
+        frees_by_epochs: true,
+        looks_again: true,
+        links_neighbour: true,
+        marks_at_once: true,
+        checks_remembered: true,
+    };
+}
+
+impl Default for TreeRules {
+    fn default() -> Self {
+        TreeRules::ALL
+    }
 }
 
 impl TreeConfig {

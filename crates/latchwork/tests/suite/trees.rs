@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use latchwork::blink::{TreeConfig, TreeError};
+use latchwork::blink::{TreeConfig, TreeError, TreeRules};
 use latchwork::memnode::PoolError;
 use latchwork::txn::{Schema, schema::ColumnType};
 use latchwork::verbs_sim::SimConfig;
@@ -149,8 +149,12 @@ fn a_name_that_is_impossible_is_refused_and_its_root_is_freed() {
 #[test]
 fn a_tree_that_is_opened_with_settings_has_them_on_every_worker() {
     let cluster = Cluster::start(config(2, 1, 1)).expect("a cluster");
-    let settings =
-        TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };
+    let settings = TreeConfig {
+        stamped: true,
+        max_entries_leaf: Some(2),
+        max_entries_inner: Some(3),
+        rules: TreeRules::ALL,
+    };
     cluster.tree("small").settings(settings).open().expect("a new tree");
     let pages = cluster.run(async |worker| {
         let small = worker.tree("small").await?;

@@ -57,6 +57,6 @@ mod user_messages;
 
 pub use error::MemoryError;
 pub use lock::{LineLocks, LockOutcome};
-pub use memory::{CoherentMemory, Need, Upgrade};
+pub use memory::{CoherentMemory, Need, Upgrade, life};
 pub use mode::AccessMode;
 pub use user_messages::{MessageHandler, USER_MESSAGE_WORDS, UserMessage, UserMessages};

@@ -10,6 +10,12 @@ use latchwork_verbs::{GlobalAddr, Words};
 use crate::error::MemoryError;
 use crate::mode::AccessMode;
 
+/// The number of the life of an allocated line: 1 until the line is freed for the first time.
+/// `line` is the whole line, whose first word counts.
+pub fn life(line: Words<'_>) -> u32 {
+    line.u32(0)
+}
+
 /// A line without which an operation cannot continue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Need {
@@ -118,6 +124,19 @@ pub trait CoherentMemory: Clone + 'static {
     /// failures of the fabric.
     fn ensure(&self, need: Need) -> impl Future<Output = Result<Self::Ticket, MemoryError>>;
 
+    /// Like [`ensure`](CoherentMemory::ensure), for an address that may belong to another user by
+    /// now. `None` as soon as another node answers that a transaction has locked the line: the
+    /// caller's own transaction must not wait for that one.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure).
+    fn ensure_stale(
+        &self,
+        need: Need,
+    ) -> impl Future<Output = Result<Option<Self::Ticket>, MemoryError>> {
+        async move { self.ensure(need).await.map(Some) }
+    }
+
     /// Like [`ensure`](CoherentMemory::ensure), for an access whose result is useless after `by`.
     ///
     /// `by` has an effect only in a protocol without requests to the holder (SEL). There a refused
@@ -155,7 +174,8 @@ pub trait CoherentMemory: Clone + 'static {
         ticket: Option<Self::Ticket>,
     ) -> impl Future<Output = Result<(Upgrade, Option<Self::Ticket>), MemoryError>>;
 
-    /// Allocates a line. Its payload is unspecified: initialise all of it.
+    /// Allocates a line, which begins its next [`life`]. Its payload is unspecified: initialise all
+    /// of it.
     ///
     /// # Errors
     /// [`MemoryError::OutOfMemory`] when the pool is full, [`MemoryError::Pool`] for all other
@@ -169,6 +189,10 @@ pub trait CoherentMemory: Clone + 'static {
     /// As [`ensure`](CoherentMemory::ensure), [`MemoryError::NotAllocated`] and
     /// [`MemoryError::Pool`].
     fn free(&self, addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>>;
+
+    /// Counts pages that have left an index, and lines of such pages that were freed. For reports
+    /// only.
+    fn count_leaves(&self, _unlinked: u64, _freed: u64) {}
 
     /// Adds `add`, modulo 2^64, to an 8-byte word of a line on its memory node, and returns the old
     /// value. No cached copy learns of the change. So use the line only for this function and

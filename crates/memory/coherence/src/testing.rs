@@ -186,8 +186,7 @@ impl Shared {
 
     fn try_obtain(&self, need: Need, random: u64) -> Result<Option<FrameId>, MemoryError> {
         let mut pool = self.pool.lock();
-        let freed = pool.freed.iter().any(|(_, addr)| *addr == need.addr);
-        if !freed && !pool.live.contains(&need.addr) {
+        if !pool.lines.contains_key(&need.addr) {
             return Err(MemoryError::BadAddress { addr: need.addr });
         }
         let id = match self.cache.find(need.addr) {
@@ -277,6 +276,10 @@ impl CoherentMemory for LocalMemory {
         Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited: Duration::ZERO })
     }
 
+    fn keeps_lines(&self) -> bool {
+        !self.shared.settings.without_cache
+    }
+
     async fn upgrade(
         &self,
         seen: ReadVersion,
@@ -300,17 +303,28 @@ impl CoherentMemory for LocalMemory {
         for (last, addr) in free {
             match pool.operations.first().is_some_and(|oldest| *oldest <= last) {
                 true => seen.push((last, addr)),
-                false => {
-                    self.shared.evict(&mut pool, addr);
-                    pool.free.push(addr);
-                }
+                false => pool.free.push(addr),
             }
         }
         pool.freed = seen;
-        let addr = pool.free.pop().unwrap_or(fresh);
+        // A line in use stays free for now: the next life is counted in memory.
+        let is_cached = |addr: &GlobalAddr| self.shared.cache.find(*addr).is_some();
+        let free = std::mem::take(&mut pool.free);
+        for addr in &free {
+            self.shared.evict(&mut pool, *addr);
+        }
+        pool.free = free;
+        let unused = pool.free.iter().rposition(|addr| !is_cached(addr));
+        let addr = unused.map_or(fresh, |at| pool.free.remove(at));
         pool.live.insert(addr);
         // The content of new lines is unspecified.
-        pool.lines.entry(addr).or_insert_with(|| vec![0xdead_beef_dead_beef; line_size / WORD]);
+        let line = pool.lines.entry(addr);
+        let line = line.or_insert_with(|| {
+            let mut line = vec![0xdead_beef_dead_beef; line_size / WORD];
+            line[0] = 0;
+            line
+        });
+        line[0] += 1;
         Ok(addr)
     }
 

@@ -16,6 +16,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, LINE_HEADER};
 
 use crate::lines::{End, Worker};
+use crate::lock::no_wait;
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
 
@@ -181,6 +182,14 @@ impl CoherentMemory for Worker {
         self.obtain_in_any_case(LineAccess::patient(need)).await
     }
 
+    async fn ensure_stale(&self, need: Need) -> Result<Option<Ticket>, MemoryError> {
+        if !self.keeps_lines() {
+            // A line in use would count as locked.
+            return self.ensure(need).await.map(Some);
+        }
+        self.obtain(no_wait(need)).await
+    }
+
     async fn ensure_by(&self, need: Need, by: Time) -> Result<Ticket, MemoryError> {
         self.obtain_in_any_case(LineAccess { by: Some(by), ..LineAccess::patient(need) }).await
     }
@@ -234,7 +243,10 @@ impl CoherentMemory for Worker {
             })
             .await;
         match begun {
-            Ok(()) => Ok(unused.keep()),
+            Ok(()) => {
+                core.counters.lines_allocated.add(1);
+                Ok(unused.keep())
+            }
             Err(error) => {
                 unused.failed(&error);
                 Err(error)
@@ -254,7 +266,13 @@ impl CoherentMemory for Worker {
             return Err(MemoryError::NotAllocated { addr });
         }
         self.lines().evict(addr);
+        self.core.counters.lines_freed.add(1);
         self.core.node.allocator.retire(addr).map_err(pool_error)
+    }
+
+    fn count_leaves(&self, unlinked: u64, freed: u64) {
+        self.core.counters.leaves_unlinked.add(unlinked);
+        self.core.counters.leaves_freed.add(freed);
     }
 
     async fn fetch_add(

@@ -148,4 +148,12 @@ counters! {
     bytes_read,
     /// Bytes written to memory nodes and into other nodes' frames.
     bytes_written,
+    /// Lines allocated. `lines_allocated - lines_freed` is the growth of the lines in use.
+    lines_allocated,
+    /// Lines freed.
+    lines_freed,
+    /// Empty leaves of B-link trees, and inner pages above them, taken out of their trees.
+    leaves_unlinked,
+    /// Lines of these pages that were freed.
+    leaves_freed,
 }

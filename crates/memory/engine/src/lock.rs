@@ -83,7 +83,7 @@ impl Drop for Lock {
 const REFUSED_SHARE: usize = 4;
 
 /// An access that ends where another node has locked the line.
-fn no_wait(need: Need) -> LineAccess {
+pub(crate) fn no_wait(need: Need) -> LineAccess {
     LineAccess { no_wait: true, ..LineAccess::patient(need) }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Builder<'a> {
     header: Header,
     /// The heads and cells of a slotted page.
     slots: Vec<(u64, u64)>,
+    /// Whether the page, an inner one, has lost a child.
+    has_lost: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -67,7 +69,7 @@ impl<'a> Builder<'a> {
             header.heap() >= HEADER && header.heap() <= words.len(),
             "the heap is outside the page"
         );
-        Ok(Builder { words, header, slots: Vec::new() })
+        Ok(Builder { words, header, slots: Vec::new(), has_lost: false })
     }
 
     /// Appends an entry. Returns false if the page has no room for it.
@@ -196,12 +198,15 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Appends the entries in `slots` of `page`. The fence keys of `page` may be wider than those
-    /// of this page. Returns false if this page has no room. The first entry of an inner page loses
-    /// its suffix, because its key is the low fence.
+    /// Appends the entries in `slots` of `page`. The fence keys of `page` may be wider or narrower
+    /// than those of this page. Returns false if this page has no room. The first entry of an inner
+    /// page loses its suffix, because its key is the low fence.
     pub(super) fn take(&mut self, page: &Page<'_>, slots: Range<usize>) -> Result<bool, Broken> {
-        let cut = self.header.prefix().checked_sub(page.header.prefix());
-        let cut = cut.ok_or(Broken("the prefix is not that of the fences"))?;
+        self.has_lost |= page.has_lost();
+        // The fence keys of this page are wider only if it takes over the keys of a neighbour.
+        let Some(cut) = self.header.prefix().checked_sub(page.header.prefix()) else {
+            return self.take_each(page, slots);
+        };
         if page.header.shape.is_slotted() {
             let is_fixed = self.header.count > 0 && !self.header.shape.is_slotted();
             if cut == 0 && !is_fixed && !self.may_be_fixed(page, slots.clone()) {
@@ -304,6 +309,11 @@ impl<'a> Builder<'a> {
         Ok(true)
     }
 
+    /// Notes that a child of this page may have left the tree.
+    pub(crate) fn loses_child(&mut self) {
+        self.has_lost = true;
+    }
+
     /// Completes the page.
     pub(crate) fn finish(mut self, right: GlobalAddr) {
         if self.header.shape.is_slotted() {
@@ -316,6 +326,9 @@ impl<'a> Builder<'a> {
         );
         self.header.right = right;
         self.header.store(self.words);
+        if self.has_lost {
+            Header::store_lost(self.words);
+        }
     }
 
     /// Writes the heads and cells of a slotted page. Chooses the capacity so that the arrays and

@@ -280,6 +280,14 @@ impl Page<'_> {
         Ok(Dirty::range(0..cells.end))
     }
 
+    /// Removes the child in `slot`, which is not the first one, and notes that a child was lost.
+    pub(crate) fn lose_child(&self, slot: usize) -> Result<Dirty, Edit> {
+        strict_assert!(slot > 0, "the first child stands for the low fence");
+        let dirty = self.remove(slot)?;
+        Header::store_lost(self.words);
+        Ok(dirty)
+    }
+
     /// Replaces the value in `slot`.
     pub(crate) fn set_value(&self, slot: usize, value: &[u8]) -> Result<Dirty, Edit> {
         self.soundly(|page| page.set_value_here(slot, value))

@@ -30,7 +30,8 @@ const LEVEL_HOT: u8 = 2;
 /// A descent by glances relies on two facts:
 ///
 /// 1. The address of each page on the path comes from a validated read of a parent or sibling. So
-///    the key belongs to that page, or to a page to its right.
+///    the key belongs to that page, or to a page to its right, unless the line has had another life
+///    since. Then its page has the mark *later*, and a glance finds no page of the tree.
 /// 2. A page with the tree's tag is assumed to be undamaged.
 ///
 /// A method returns `None` where the page contradicts these facts, for example because a writer

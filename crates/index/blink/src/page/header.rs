@@ -94,6 +94,10 @@ pub(crate) struct Header {
     pub(crate) right: GlobalAddr,
 }
 
+/// The bit of word 4 that says that an inner page, or the page from which it was split, has lost a
+/// child. Lines are aligned to more than a word, so bit 0 of an address is free.
+const LOST: u64 = 1;
+
 impl Header {
     #[inline]
     pub(crate) fn load(words: Words<'_>) -> Header {
@@ -118,7 +122,7 @@ impl Header {
             high: Span { offset: high_at as u16, len: high_len },
             cap: (c >> 32) as u16,
             width: (c >> 48) as u16,
-            right: GlobalAddr::from_bits(right),
+            right: GlobalAddr::from_bits(right & !LOST),
         }
     }
 
@@ -167,11 +171,21 @@ impl Header {
         words.set_word(4, self.right.bits());
     }
 
+    /// Notes that an inner page has lost a child.
+    pub(super) fn store_lost(words: Words<'_>) {
+        words.set_word(4, words.word(4) | LOST);
+    }
+
+    /// Whether an inner page has lost a child.
+    pub(super) fn has_lost(words: Words<'_>) -> bool {
+        words.word(4) & LOST != 0
+    }
+
     /// Checks the tag and all fields on which later code relies to stay inside the page.
     #[inline]
     pub(crate) fn verify(&self, tag: Tag) -> Result<(), Broken> {
-        if self.tag != tag {
-            return Err(Broken("not a page of this tree"));
+        if !self.tag.is_of(tag) {
+            return Err(if self.tag == tag.out() { Broken::OUT } else { Broken::FOREIGN });
         }
         // If the fence keys do not fit, this offset is 0, which is inside the header.
         let fences = self.high.offset;

@@ -43,6 +43,9 @@
 //! together, if later entries are like the present entries. If a new entry does not fit the shape,
 //! or the arrays are full although bytes are free, the page is rebuilt.
 //!
+//! **Marks.** The two low bits of a tag can be inverted: see [`Tag`]. Bit 0 of word 4 says that an
+//! inner page has *lost* a child: then a late post must look whether its page is still there.
+//!
 //! In an inner page the value of a slot is the address of a child. Slot `i` leads to the keys from
 //! its own key up to the key of slot `i + 1`. Slot 0 has an empty suffix, which is below all other
 //! suffixes. Slot 0 stands for the low fence.
@@ -73,10 +76,10 @@ pub(crate) use fast_check::Glance;
 pub(crate) use header::{Entry, HEADER, Header, Shape, Span};
 pub(crate) use read::{Page, Place, Seek};
 pub(crate) use snapshot::Snapshot;
-pub(crate) use split::{plan_split, shortest_between, write_halves};
+pub(crate) use split::{plan_split, shortest_between, write_halves, write_joined};
 pub(crate) use tally::Tally;
 
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, Words};
 
 /// The bytes of a head and the cell of a slotted page.
 pub(crate) const SLOT: usize = 16;
@@ -101,6 +104,16 @@ const _: () = assert!(LEVEL_MAX < u8::MAX, "a level above all fits into a byte")
 /// the read of the page validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken(pub(crate) &'static str);
+
+impl Broken {
+    pub(crate) const FOREIGN: Broken = Broken("not a page of this tree");
+    pub(crate) const OUT: Broken = Broken("a page that has left the tree");
+
+    /// Whether the line is no page of the tree now. It may have been one.
+    pub(crate) fn is_no_page(self) -> bool {
+        self == Broken::FOREIGN || self == Broken::OUT
+    }
+}
 
 /// Rounds up to whole words.
 pub(crate) const fn align(bytes: usize) -> usize {
@@ -154,11 +167,42 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 
 /// The tag in all pages of the tree with this root. By the tag, a reader detects a line that is not
 /// a page of this tree.
+///
+/// A page has one of three marks, as inverted bits of its tag:
+///
+/// - none: the page is the first one in its line;
+/// - *later*: the line had another life before, perhaps as a page of this tree. An address from
+///   that life may still be in use, so every reader of the page checks both fence keys;
+/// - *out*: the page has left the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
     const BITS: u32 = 48;
+    const LATER: u64 = 1;
+    const OUT: u64 = 2;
+
+    /// The tag of a page in a line that was used before.
+    pub(crate) fn later(self) -> Tag {
+        Tag(self.0 ^ Tag::LATER)
+    }
+
+    /// The tag of a page that has left the tree.
+    pub(crate) fn out(self) -> Tag {
+        Tag(self.0 ^ Tag::OUT)
+    }
+
+    /// Whether a page with the tag `other` is in the tree of this tag, with or without the mark
+    /// *later*.
+    #[inline]
+    fn is_of(self, other: Tag) -> bool {
+        (self.0 ^ other.0) & !Tag::LATER == 0
+    }
+
+    /// Replaces the tag of a page.
+    pub(crate) fn store(self, page: Words<'_>) {
+        page.set_word(1, page.word(1) & u64::from(u16::MAX) | self.0 << 16);
+    }
 
     pub(crate) fn of(root: GlobalAddr) -> Tag {
         // A multiplicative hash spreads the address over the 48 bits of the tag. A tag is

@@ -111,6 +111,11 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Whether this inner page, or the page from which it was split, has lost a child.
+    pub(crate) fn has_lost(&self) -> bool {
+        Header::has_lost(self.words)
+    }
+
     /// The child that leads to the sought key. The page is inner, and the key lies between its
     /// fence keys.
     #[inline]

@@ -118,6 +118,25 @@ pub(crate) fn write_halves(
     Ok(())
 }
 
+/// Builds, in zeroed words, the page `left` with the range of keys and the right link of its right
+/// sibling `gone` as well. An inner `gone` has one child, which becomes the last child. Returns
+/// false if the page has no room: the common prefix may have become shorter.
+pub(crate) fn write_joined(
+    left: &Page<'_>,
+    gone: &Page<'_>,
+    words: Words<'_>,
+) -> Result<bool, Broken> {
+    let header = left.header;
+    let mut to = Builder::new(words, header.tag, header.level, &left.low(), &gone.high())?;
+    let mut has_room = to.take(left, 0..header.count())?;
+    if !header.is_leaf() {
+        has_room = has_room && to.push_child(&gone.low(), gone.child(0)?);
+        to.loses_child();
+    }
+    to.finish(gone.header.right);
+    Ok(has_room)
+}
+
 /// The shortest key `k` with `left < k <= right`.
 pub(crate) fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()

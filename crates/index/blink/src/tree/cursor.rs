@@ -1,5 +1,7 @@
 //! [`Cursor`]: the state of a change on the path to its page.
 
+use latchwork_verbs::GlobalAddr;
+
 use super::descent::{Descent, Post};
 use super::prepared::Prepared;
 use super::spare::Spare;
@@ -13,6 +15,10 @@ pub(super) type Found = Result<usize, usize>;
 pub(super) struct Cursor<'k> {
     pub(super) key: &'k [u8],
     pub(super) level: u8,
+    /// The page that the change posts, if it is a post.
+    pub(super) child: Option<GlobalAddr>,
+    /// The number of looks at that page for which its line was not here.
+    pub(super) looks: u8,
     pub(super) at: Descent,
     /// Whether `at` is on `level`.
     pub(super) arrived: bool,
@@ -31,4 +37,6 @@ pub(super) enum Progress<R> {
     Split(Option<Post>),
     /// The split needs this many spare lines in total.
     Spares(usize),
+    /// The page to post has left the tree, or it stays unposted for now.
+    Gone,
 }

@@ -102,10 +102,12 @@ impl<M: CoherentMemory> Tree<M> {
                     Some(turn) => Ok(Visit::Turn(turn)),
                     None => visit(page, line).map(Visit::Arrived),
                 }
-            })?;
+            });
             match visited {
-                Visit::Turn(turn) => at.follow(turn),
-                Visit::Arrived(result) => return Ok(result),
+                Ok(Visit::Turn(turn)) => at.follow(turn),
+                Ok(Visit::Arrived(result)) => return Ok(result),
+                Err(Stop::Broken(_, what)) => at.again(self.root, what)?,
+                Err(need) => return Err(need),
             }
         }
     }
@@ -115,9 +117,11 @@ impl<M: CoherentMemory> Tree<M> {
     pub(super) fn approach(&self, at: &mut Descent, seek: Seek<'_>, level: u8) -> Result<(), Stop> {
         while at.level != Some(level) {
             self.count_visit(at)?;
-            match self.read_page(at.addr, |page| self.turn(at, page, seek, level))? {
-                Some(turn) => at.follow(turn),
-                None => break,
+            match self.read_page(at.addr, |page| self.turn(at, page, seek, level)) {
+                Ok(Some(turn)) => at.follow(turn),
+                Ok(None) => break,
+                Err(Stop::Broken(_, what)) => at.again(self.root, what)?,
+                Err(need) => return Err(need),
             }
         }
         Ok(())
@@ -133,6 +137,9 @@ impl<M: CoherentMemory> Tree<M> {
         level: u8,
     ) -> Result<Option<Turn>, Broken> {
         let here = page.header.level;
+        if page.header.tag != self.tag {
+            self.leaving.has_used.set(true);
+        }
         // Only the root changes its level: the level rises while the address stays.
         if at.level.is_some_and(|level| level != here) && at.addr != self.root {
             return Err(Broken("a page on another level than the way to it"));

@@ -25,9 +25,9 @@ pub(super) struct Post {
     pub(super) child: GlobalAddr,
 }
 
-/// A path down the tree that can be interrupted at any page. A descent stores its current page. A
-/// page that was once on the path to a key leads to the key permanently, because keys move only to
-/// the right.
+/// A path down the tree that can be interrupted at any page. A descent stores its current page. As
+/// long as that page is in the tree, it leads to the key. When it has left the tree, the descent
+/// starts again at the root.
 #[derive(Debug)]
 pub(super) struct Descent {
     pub(super) addr: GlobalAddr,
@@ -37,12 +37,16 @@ pub(super) struct Descent {
     pub(super) visits: u32,
     /// The last right link that the descent followed.
     pub(super) missing: Option<Post>,
+    /// Whether the address was read during the operation in progress, or is that of the root. Then
+    /// its line has had no other life since. Otherwise the line may be anything now.
+    pub(super) sure: bool,
 }
 
 impl Descent {
-    /// A descent from a page of `level`. With `None`, the level is unknown, as for the root.
+    /// A descent from a page of `level`, whose address may be from before the operation. With
+    /// `None`, the level is unknown, as for the root.
     pub(super) fn new(addr: GlobalAddr, level: Option<u8>) -> Descent {
-        Descent { addr, level, visits: 0, missing: None }
+        Descent { addr, level, visits: 0, missing: None, sure: level.is_none() }
     }
 
     /// Continues at another page.
@@ -51,8 +55,22 @@ impl Descent {
         self.level = level;
     }
 
+    /// Starts again at the root, unless the damage `what` of the page is certain.
+    ///
+    /// # Errors
+    /// The damage.
+    pub(super) fn again(&mut self, root: GlobalAddr, what: Broken) -> Result<(), Stop> {
+        if self.addr == root || self.sure && what != Broken::OUT {
+            return Err(Stop::Broken(self.addr, what));
+        }
+        self.turn(root, None);
+        (self.sure, self.missing) = (true, None);
+        Ok(())
+    }
+
     /// Continues at the page to which `turn` leads.
     pub(super) fn follow(&mut self, turn: Turn) {
+        self.sure = true;
         match turn {
             Turn::Right(post) => {
                 strict_assert!(post.level > 0, "a leaf has no child");

@@ -1,12 +1,14 @@
 //! The tree: a root address, and the path from the root to a page.
 
 mod bulk;
+mod careful;
 mod child;
 mod cursor;
 mod descend;
 mod descent;
 mod fast;
 mod hints;
+mod leaving;
 mod many;
 mod operations;
 mod ordered;
@@ -19,6 +21,7 @@ mod spares;
 mod split;
 mod stamped;
 mod unchanged;
+mod unlink;
 mod validate;
 mod write;
 
@@ -37,6 +40,7 @@ use crate::page::{Broken, Builder, Image, Page, Tag};
 use crate::{TreeConfig, TreeError, TreeLimits};
 use descent::Stop;
 use hints::Hints;
+use leaving::Leaving;
 use scratch::Scratch;
 
 /// One worker's handle on a B-link tree.
@@ -55,6 +59,7 @@ pub struct Tree<M: CoherentMemory> {
     // Lines that were allocated for a split that did not need them. All clones of the handle share
     // them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
+    leaving: Rc<Leaving>,
     scratch: Rc<Cell<Option<Scratch>>>,
 }
 
@@ -74,7 +79,7 @@ impl<M: CoherentMemory> Clone for Tree<M> {
     fn clone(&self) -> Self {
         let (memory, spares) = (self.memory.clone(), self.spares.clone());
         let (hints, scratch) = (self.hints.clone(), self.scratch.clone());
-        Tree { memory, hints, spares, scratch, ..*self }
+        Tree { memory, hints, spares, leaving: self.leaving.clone(), scratch, ..*self }
     }
 }
 
@@ -122,10 +127,11 @@ impl<M: CoherentMemory> Tree<M> {
 
     fn at(memory: M, root: GlobalAddr, limits: TreeLimits, config: TreeConfig) -> Tree<M> {
         let (hints, spares, scratch) = (Rc::default(), Rc::default(), Rc::default());
+        let leaving = Rc::default();
         strict_assert!(!root.is_null(), "a tree without a root");
         let (tag, page_at) = layout(root, config.stamped);
         strict_assert!(page_at * WORD >= LINE_HEADER, "a page begins in the header of its line");
-        Tree { memory, root, tag, page_at, hints, limits, config, spares, scratch }
+        Tree { memory, root, tag, page_at, hints, limits, config, spares, leaving, scratch }
     }
 
     /// Checks that the root of a tree of this handle's kind is there.

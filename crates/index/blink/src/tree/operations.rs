@@ -3,7 +3,9 @@
 use latchwork_coherence::{CoherentMemory, Need};
 
 use super::Tree;
+use super::cursor::Found;
 use super::descent::{Descent, Stop};
+use crate::leaf_stamp::Line;
 use crate::page::{Dirty, Edit, Page, Seek};
 use crate::{TreeError, TreeValue, ValueMut};
 
@@ -40,7 +42,8 @@ impl<M: CoherentMemory> Tree<M> {
     ) -> Result<Option<R>, Need> {
         // A plain function does not enter an operation of the memory ([`CoherentMemory::enter`]),
         // because to enter may wait. An operation protects a reader from the reuse of freed lines.
-        // Here this is not necessary, because the tree never frees a page that the root leads to.
+        // Here this is not necessary: a page in a line that was used before has the mark *later*,
+        // and is checked in full.
         self.get_step(&mut at, key, visit).map_err(|stop| match stop {
             Stop::Need(need) => need,
             Stop::Broken(addr, _) => Need { addr, mode: latchwork_coherence::AccessMode::Shared },
@@ -83,6 +86,9 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<Option<R>, TreeError> {
+        if let Some((found, ())) = self.careful_get(key, visit, |_| ()) {
+            return Ok(found);
+        }
         let operation = self.memory.enter().await?;
         let found = self.drive(|| self.get_step(&mut at, key, &mut *visit)).await?;
         drop(operation);
@@ -220,17 +226,20 @@ impl<M: CoherentMemory> Tree<M> {
 
     /// Removes a key. Returns whether the key existed.
     ///
-    /// Pages are never merged (Lehman and Yao). An empty leaf stays in the tree, and scans pass it.
-    /// The leaf takes new keys between its fence keys.
+    /// A leaf that becomes empty leaves the tree, and its line is freed. Leaves are not merged
+    /// otherwise. If this future is dropped after the removal, the empty leaf may stay. A later
+    /// scan that passes it leaves a note, and the next removal of this handle takes it out.
     ///
     /// # Errors
     /// As [`get_with`](Tree::get_with).
     pub async fn remove(&self, key: &[u8]) -> Result<bool, TreeError> {
-        self.write(key, |page, found, _| match found {
-            Ok(slot) => Ok((true, page.remove(slot)?)),
-            Err(_) => Ok((false, Dirty::default())),
-        })
-        .await
+        let remove = |page: &Page<'_>, found: Found, _: Line<'_>| match found {
+            Ok(slot) => Ok((Some(page.header.count()), page.remove(slot)?)),
+            Err(_) => Ok((None, Dirty::default())),
+        };
+        let count = self.write(key, remove).await?;
+        self.after_removal(key, count).await;
+        Ok(count.is_some())
     }
 
     pub(super) fn insert_entry(

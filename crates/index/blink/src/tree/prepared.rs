@@ -15,6 +15,8 @@ pub(super) struct NewPage {
     pub(super) addr: GlobalAddr,
     pub(super) image: Image,
     pub(super) filled: bool,
+    /// The number of the line's life, once the page is filled.
+    pub(super) life: u32,
 }
 
 impl Prepared {
@@ -24,6 +26,7 @@ impl Prepared {
         strict_assert!(self.0.iter().all(|new| !new.filled), "a new page is filled already");
         for (new, old) in self.0.iter_mut().zip(earlier.0) {
             new.filled = old.filled && new.addr == old.addr && new.image == old.image;
+            new.life = if new.filled { old.life } else { 0 };
         }
     }
 }

@@ -6,11 +6,12 @@
 //! A stored leaf spares the descent. A stored leaf cannot lead to a wrong change, for these
 //! reasons:
 //!
-//! 1. A leaf stays a leaf with the same low fence. The reason: pages never leave the tree, and a
-//!    split only moves keys to the right.
-//! 2. Only the root changes its level, and the check in step 3 detects that.
-//! 3. Before any write, the tag, the level and both fence keys are checked in full. The same check
+//! 1. The leaf may have left the tree since, and its line may be anything now, also another leaf of
+//!    the tree.
+//! 2. Before any write, the tag, the level and both fence keys are checked in full. The same check
 //!    ends any other path ([`Tree::fast_write`](super::Tree::fast_write)).
+//! 3. A page that passes the check is the page of the key, wherever its address comes from: see
+//!    [`unlink`](super::unlink).
 //! 4. If the check fails, the operation descends from the root.
 
 use std::cell::{Cell, OnceCell};

@@ -73,9 +73,9 @@ impl<M: CoherentMemory> Tree<M> {
             key.extend_from_slice(from);
         }
         let mut excluded = matches!(from, Bound::Excluded(_));
-        // The slow path may continue where the descent on the fast path ended, because pages are
-        // never removed.
-        let (mut leaf, mut at) = match self.fast_leaf(key, head_of(key)) {
+        // The slow path may continue where the descent on the fast path ended.
+        let fast = self.fast_leaf(key, head_of(key));
+        let (mut leaf, mut at) = match fast.or_else(|at| self.careful_leaf(key).ok_or(at)) {
             Ok(leaf) => (Some(leaf), leaf.descent()),
             Err(at) => (None, at.descent()),
         };
@@ -90,6 +90,9 @@ impl<M: CoherentMemory> Tree<M> {
                     Err(slot) => slot,
                 };
                 let count = page.header.count();
+                if count == 0 {
+                    self.leaving.meet(page);
+                }
                 let behind = page.end_of(to);
                 let end = behind.min(count).min(first.saturating_add(wanted)).max(first);
                 strict_assert!(
@@ -214,7 +217,8 @@ impl<M: CoherentMemory> Tree<M> {
             };
             let fast = match seek {
                 Seek::At(key) | Seek::Below(key) if tries_fast => {
-                    Some(self.fast_leaf(key, head_of(key)))
+                    let fast = self.fast_leaf(key, head_of(key));
+                    Some(fast.or_else(|at| self.careful_leaf(key).ok_or(at)))
                 }
                 _ => None,
             };

@@ -17,6 +17,14 @@
 //! 5. So only an operation that has succeeded can delay a split: a change of an entry of P, a raise
 //!    of its leaf stamp, or another split of P.
 //!
+//! In steps 2 and 3, Q lies filled in memory before P is cut. No operation may meet Q then. That
+//! holds for the first life of a line. In a later life, an operation may still have Q's address
+//! from an earlier page, and would take Q for a page of the tree. So in a line that was used
+//! before, Q is written only under the guard of P, in the step that cuts P.
+//!
+//! So a split into used lines needs two frames at a time, and three for the root. A cache whose
+//! frames transactions have all locked but one or two cannot split there.
+//!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!
 //! In a tree with leaf stamps, the page P gets a new structure number. P is then the left half, or
@@ -25,7 +33,7 @@
 //! since Q was filled, the images differ, and Q is filled again.
 
 use latchwork_cache::WriteGuard;
-use latchwork_coherence::CoherentMemory;
+use latchwork_coherence::{CoherentMemory, life};
 use latchwork_strict::{strict_assert, strict_assert_ne};
 use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
@@ -37,15 +45,40 @@ use crate::leaf_stamp::{Leaf, LeafStamp, Split};
 use crate::page::{Broken, Builder, Image, LEVEL_MAX, Page, plan_split, write_halves};
 
 impl<M: CoherentMemory> Tree<M> {
-    /// Writes the prepared pages that are not written yet.
+    /// Writes the prepared pages that are not written yet, in lines that were not used before.
     pub(super) fn fill(&self, prepared: &mut Prepared) -> Result<(), Stop> {
+        self.guards_of_used(prepared).map(drop)
+    }
+
+    /// Like [`fill`](Tree::fill), and returns the write guards of the pages in lines that were used
+    /// before.
+    fn guards_of_used(&self, prepared: &mut Prepared) -> Result<Vec<WriteGuard<'_>>, Stop> {
+        let mut used = Vec::new();
         for page in prepared.0.iter_mut().filter(|page| !page.filled) {
             let mut guard = self.memory.try_write(page.addr).map_err(Stop::Need)?;
-            guard.words().copy_from(page.image.words());
-            guard.mark_dirty(0..page.image.words().len());
-            page.filled = true;
+            // Where lines do not stay, no page leaves the tree: see `unlink`.
+            page.life = if self.memory.keeps_lines() { life(guard.line()) } else { 1 };
+            if page.life > 1 {
+                used.push(guard);
+            } else {
+                self.write_new(page, &mut guard);
+            }
         }
-        Ok(())
+        Ok(used)
+    }
+
+    /// Writes a new page, with the marks of its line's life.
+    fn write_new(&self, page: &mut NewPage, guard: &mut WriteGuard<'_>) {
+        strict_assert!(page.life > 0, "a line without a life");
+        let (words, tag) = (guard.words(), self.tag);
+        words.copy_from(page.image.words());
+        let tag = if page.life > 1 { tag.later() } else { tag };
+        tag.store(self.page_words(guard.line()));
+        if self.config.stamped {
+            LeafStamp::load(words).in_life(page.life).store_structure(words);
+        }
+        guard.mark_dirty(0..page.image.words().len());
+        page.filled = true;
     }
 
     /// Splits the page of `guard`, which is full for the cursor's change.
@@ -76,12 +109,12 @@ impl<M: CoherentMemory> Tree<M> {
         let stamp = LeafStamp::load(guard.words());
         self.stamp_image(&right, stamp.inherited());
 
-        let mut new = vec![NewPage { addr: right_addr, image: right, filled: false }];
+        let mut new = vec![NewPage { addr: right_addr, image: right, filled: false, life: 0 }];
         let rest = if is_root {
             let left_addr = cursor.spares[1].addr();
             strict_assert_ne!(left_addr, right_addr, "two halves in one line");
             self.stamp_image(&left, stamp.inherited());
-            new.push(NewPage { addr: left_addr, image: left, filled: false });
+            new.push(NewPage { addr: left_addr, image: left, filled: false, life: 0 });
             self.root_over(level + 1, left_addr, &split.separator, right_addr).map_err(broken)?
         } else {
             left
@@ -89,9 +122,16 @@ impl<M: CoherentMemory> Tree<M> {
         self.stamp_image(&rest, stamp.changed());
         let mut prepared = Prepared(new);
         prepared.inherit(cursor.prepared.take());
-        if let Err(stop) = self.fill(&mut prepared) {
-            cursor.prepared = Some(prepared);
-            return Err(stop);
+        let mut used = match self.guards_of_used(&mut prepared) {
+            Ok(used) => used,
+            Err(stop) => {
+                cursor.prepared = Some(prepared);
+                return Err(stop);
+            }
+        };
+        for guard in &mut used {
+            let page = prepared.0.iter_mut().find(|page| page.addr == guard.addr());
+            page.into_iter().for_each(|page| self.write_new(page, guard));
         }
         strict_assert!(
             prepared.0.iter().all(|page| page.filled),
@@ -101,16 +141,13 @@ impl<M: CoherentMemory> Tree<M> {
         guard.words().copy_from(rest.words());
         guard.mark_dirty(0..rest.words().len());
         drop(guard);
+        drop(used);
         if level == 0 && self.config.stamped {
-            let left_addr = if is_root { cursor.spares[1].addr() } else { addr };
-            let left_stamp = if is_root { stamp.inherited() } else { stamp.changed() };
-            cursor.split = Some(Split {
-                before: Leaf { addr, stamp },
-                halves: [
-                    Leaf { addr: left_addr, stamp: left_stamp },
-                    Leaf { addr: right_addr, stamp: stamp.inherited() },
-                ],
-            });
+            let new = |page: &NewPage| Leaf { addr: page.addr, stamp: stamp.in_life(page.life) };
+            let rest = Leaf { addr, stamp: stamp.changed() };
+            let left = prepared.0.get(1).map_or(rest, new);
+            let halves = [left, new(&prepared.0[0])];
+            cursor.split = Some(Split { before: Leaf { addr, stamp }, halves });
         }
         cursor.spares.drain(..wanted).for_each(|spare| spare.keep());
         strict_assert!(cursor.prepared.is_none(), "a split that is done is prepared");

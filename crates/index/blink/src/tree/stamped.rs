@@ -53,6 +53,9 @@ impl<M: CoherentMemory> Tree<M> {
         key: &[u8],
         visit: &mut impl FnMut(TreeValue<'_>) -> R,
     ) -> Result<(Option<R>, Leaf), TreeError> {
+        if let Some(seen) = self.careful_get(key, visit, Leaf::of) {
+            return Ok(seen);
+        }
         let operation = self.memory.enter().await?;
         let mut look = |page: &Page<'_>, line: Line<'_>| {
             let found = page.search(key).ok().map(|slot| visit(page.value(slot)));
@@ -229,15 +232,17 @@ impl<M: CoherentMemory> Tree<M> {
         removed: u64,
     ) -> Result<bool, TreeError> {
         self.check_stamped()?;
-        self.write(key, |page, found, line| {
-            let Ok(slot) = found else { return Ok((false, Dirty::default())) };
+        let remove = |page: &Page<'_>, found: Found, line: Line<'_>| {
+            let Ok(slot) = found else { return Ok((None, Dirty::default())) };
             if !page.value_is(slot, value) {
-                return Ok((false, Dirty::default()));
+                return Ok((None, Dirty::default()));
             }
             let dirty = page.remove(slot)?;
             LeafStamp::load(line.payload()).raised(read, removed).store(line.payload());
-            Ok((true, dirty))
-        })
-        .await
+            Ok((Some(page.header.count()), dirty))
+        };
+        let count = self.write(key, remove).await?;
+        self.after_removal(key, count).await;
+        Ok(count.is_some())
     }
 }

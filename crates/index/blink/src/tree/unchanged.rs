@@ -5,9 +5,10 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::{GlobalAddr, WORD};
 
 use super::Tree;
+use super::descend::Rounds;
 use super::descent::Stop;
 use crate::TreeError;
-use crate::leaf_stamp::{Leaf, LeafStamp};
+use crate::leaf_stamp::{Leaf, LeafStamp, Line};
 use crate::page::Page;
 
 /// The maximum number of attempts to raise a timestamp of a leaf that other operations change.
@@ -28,19 +29,19 @@ impl<M: CoherentMemory> Tree<M> {
     ///
     /// # Errors
     /// [`TreeError::NotStamped`] when this tree has no leaf stamps, [`TreeError::Corrupt`] when the
-    /// leaf is not a page of this tree, and when memory fails.
+    /// leaf is damaged, and when memory fails.
     pub async fn still(&self, leaf: &Leaf) -> Result<bool, TreeError> {
         self.check_stamped()?;
         let stamp = match self.stamp_at(leaf.addr) {
             Ok(stamp) => stamp,
             Err(_) => {
                 let operation = self.memory.enter().await?;
-                let stamp = self.drive(|| self.stamp_at(leaf.addr)).await?;
+                let stamp = self.drive_stale(|| self.stamp_at(leaf.addr)).await?;
                 drop(operation);
                 stamp
             }
         };
-        Ok(stamp.structure == leaf.stamp.structure)
+        Ok(stamp.is_some_and(|stamp| stamp.structure == leaf.stamp.structure))
     }
 
     /// Raises the read timestamp of a leaf to at least `to`, if its structure number is unchanged.
@@ -83,7 +84,7 @@ impl<M: CoherentMemory> Tree<M> {
             Ok(raised) => raised,
             Err(_) => {
                 let operation = self.memory.enter().await?;
-                let raised = self.drive(|| self.raise_step(leaf, read, removed)).await?;
+                let raised = self.drive_stale(|| self.raise_step(leaf, read, removed)).await?;
                 drop(operation);
                 raised
             }
@@ -92,19 +93,44 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(raised)
     }
 
+    /// Like [`drive`](Tree::drive), for the line of a leaf that was seen long ago. `None` also when
+    /// a transaction has locked the line: then it is no page of a tree any more.
+    async fn drive_stale<R>(
+        &self,
+        mut step: impl FnMut() -> Result<Option<R>, Stop>,
+    ) -> Result<Option<R>, TreeError> {
+        let mut rounds = Rounds::default();
+        let mut _ticket = None;
+        loop {
+            match step() {
+                Ok(done) => return Ok(done),
+                Err(Stop::Broken(page, broken)) => return Err(self.corrupt(page, broken)),
+                Err(Stop::Need(need)) => {
+                    rounds.count(need)?;
+                    drop(_ticket.take());
+                    _ticket = self.memory.ensure_stale(need).await?;
+                    if _ticket.is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
     fn raise_step(&self, leaf: &Leaf, read: u64, removed: u64) -> Result<Option<LeafStamp>, Stop> {
         let addr = leaf.addr;
         let is_other = |stamp: LeafStamp| stamp.structure != leaf.stamp.structure;
-        let seen = self.stamp_at(addr)?;
-        if is_other(seen) {
+        let Some(seen) = self.stamp_at(addr)?.filter(|seen| !is_other(*seen)) else {
             return Ok(None);
-        }
+        };
         if seen.read >= read && seen.removed >= removed {
             return Ok(Some(seen));
         }
         let mut guard = self.memory.try_write(addr).map_err(Stop::Need)?;
-        let page = Page::open(self.page_words(guard.line()), self.tag);
-        page.map_err(|broken| Stop::Broken(addr, broken))?;
+        match Page::open(self.page_words(guard.line()), self.tag) {
+            Err(what) if what.is_no_page() => return Ok(None),
+            page => page.map_err(|broken| Stop::Broken(addr, broken))?,
+        };
         let found = LeafStamp::load(guard.words());
         if is_other(found) {
             return Ok(None);
@@ -121,9 +147,13 @@ impl<M: CoherentMemory> Tree<M> {
         Ok(Some(raised))
     }
 
-    /// The leaf stamp of the page at `addr`.
-    fn stamp_at(&self, addr: GlobalAddr) -> Result<LeafStamp, Stop> {
-        self.read_page_of(addr, None, |_, line| Ok(LeafStamp::load(line.payload())))
+    /// The leaf stamp of the page at `addr`. `None` if the page has left the tree.
+    fn stamp_at(&self, addr: GlobalAddr) -> Result<Option<LeafStamp>, Stop> {
+        let stamp = |_: &Page<'_>, line: Line<'_>| Ok(Some(LeafStamp::load(line.payload())));
+        match self.read_page_of(addr, None, stamp) {
+            Err(Stop::Broken(_, what)) if what.is_no_page() => Ok(None),
+            stamp => stamp,
+        }
     }
 
     pub(super) fn check_stamped(&self) -> Result<(), TreeError> {

@@ -26,10 +26,15 @@ pub struct TreeStatistics {
     pub used_bytes: u64,
     /// The bytes of payload of all pages.
     pub total_bytes: u64,
+    /// The number of empty leaves, and of inner pages above them, that this handle and its clones
+    /// took out of the tree.
+    pub leaves_unlinked: u64,
+    /// The number of these pages whose lines are freed.
+    pub leaves_freed: u64,
 }
 
 impl TreeStatistics {
-    /// The number of pages.
+    /// The number of pages in use.
     pub fn pages(&self) -> u64 {
         self.pages_per_level.iter().sum()
     }
@@ -69,6 +74,8 @@ impl<M: CoherentMemory> Tree<M> {
             let children = self.walk_level(level, &expected, &mut seen, &mut statistics).await?;
             if level == 0 {
                 statistics.pages_per_level.reverse();
+                statistics.leaves_unlinked = self.leaving.unlinked.get();
+                statistics.leaves_freed = self.leaving.freed.get();
                 return Ok(statistics);
             }
             expected = children;

@@ -5,16 +5,30 @@ use std::ops::Range;
 use latchwork_cache::{Hint, WriteGuard};
 use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{LINE_HEADER, WORD};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, WORD, Words};
 
 use super::Tree;
 use super::cursor::{Cursor, Found, Progress};
 use super::descend::{Rounds, step_right};
-use super::descent::{Descent, Post, Stop};
+use super::descent::{Descent, Post, Stop, Turn};
 use super::recent::Beginning;
 use crate::TreeError;
 use crate::leaf_stamp::{LeafStamp, Line, Split};
 use crate::page::{Broken, Dirty, Edit, Page, Seek};
+
+/// The maximum number of looks of a post at its page, under the guard of the parent. Other nodes
+/// may want both lines, and take one of them away each time. Then the page stays unposted until the
+/// next writer meets it.
+const LOOKS_MAX: u8 = 16;
+
+/// The page of a cursor relative to the sought key.
+enum Place<'a> {
+    Here(Page<'a>),
+    /// The key belongs to a page further right.
+    Right(Post),
+    /// The page is the root, on a higher level.
+    RootAbove,
+}
 
 /// A change of one page under its write guard. The arguments are the page, the result of the search
 /// for the key, and the line. Returns the result of the change and the bytes that it wrote.
@@ -63,6 +77,9 @@ impl<M: CoherentMemory> Tree<M> {
         change: &mut Change<'_, R>,
         split: &mut dyn FnMut(Split),
     ) -> Result<R, TreeError> {
+        if let Some(result) = self.careful_change(key, &mut *change) {
+            return Ok(result);
+        }
         let operation = self.memory.enter().await?;
         let mut cursor = Cursor { at, ..self.cursor(key, 0) };
         let result = loop {
@@ -71,7 +88,7 @@ impl<M: CoherentMemory> Tree<M> {
             match progress {
                 Progress::Done(result) => break result,
                 Progress::Split(Some(post)) => self.post(post).await?,
-                Progress::Split(None) | Progress::Spares(_) => {}
+                Progress::Split(None) | Progress::Spares(_) | Progress::Gone => {}
             }
         };
         if let Some(missing) = cursor.at.missing.take() {
@@ -84,7 +101,7 @@ impl<M: CoherentMemory> Tree<M> {
     fn cursor<'k>(&self, key: &'k [u8], level: u8) -> Cursor<'k> {
         let at = Descent::new(self.root, None);
         let (spares, prepared, split) = Default::default();
-        Cursor { key, level, at, arrived: false, spares, prepared, split }
+        Cursor { key, level, child: None, looks: 0, at, arrived: false, spares, prepared, split }
     }
 
     /// Repeats steps until the change is done or a page was split.
@@ -136,21 +153,37 @@ impl<M: CoherentMemory> Tree<M> {
             if cursor.level == 0 {
                 Page::fetch_leaf(words);
             }
-            let page = Page::open(words, self.tag).map_err(broken)?;
-            if page.header.level != cursor.level {
-                if addr != self.root || page.header.level < cursor.level {
-                    return Err(broken(Broken("a page on another level than the way to it")));
+            let page = match self.open_on(addr, words, seek, cursor.level) {
+                Ok(Place::Here(page)) => page,
+                Ok(Place::Right(post)) => {
+                    self.count_visit(&mut cursor.at)?;
+                    cursor.at.follow(Turn::Right(post));
+                    cursor.prepared = None;
+                    continue;
                 }
                 // The root has got a higher level since the descent read it.
-                self.restart(cursor)?;
-                continue;
-            }
-            if let Some(post) = step_right(&page, seek).map_err(broken)? {
-                self.count_visit(&mut cursor.at)?;
-                cursor.at.turn(post.child, Some(cursor.level));
-                cursor.at.missing = Some(post);
-                cursor.prepared = None;
-                continue;
+                Ok(Place::RootAbove) => {
+                    self.restart(cursor)?;
+                    continue;
+                }
+                Err(what) => {
+                    cursor.at.again(self.root, what)?;
+                    self.restart(cursor)?;
+                    continue;
+                }
+            };
+            if let Some(child) = cursor.child
+                && page.has_lost()
+            {
+                match self.is_child(child, &page, cursor.key) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Progress::Gone),
+                    Err(_) if cursor.looks == LOOKS_MAX => return Ok(Progress::Gone),
+                    Err(need) => {
+                        cursor.looks += 1;
+                        return Err(need);
+                    }
+                }
             }
             let found = page.search(cursor.key);
             return match change(&page, found, line) {
@@ -169,6 +202,43 @@ impl<M: CoherentMemory> Tree<M> {
                 Err(Edit::Full) => self.split(cursor, guard),
                 Err(Edit::Broken(what)) => Err(broken(what)),
             };
+        }
+    }
+
+    /// Opens the page of `addr` under its write guard, on the way of `seek` to the page on `level`.
+    #[inline]
+    fn open_on<'a>(
+        &self,
+        addr: GlobalAddr,
+        words: Words<'a>,
+        seek: Seek<'_>,
+        level: u8,
+    ) -> Result<Place<'a>, Broken> {
+        let page = Page::open(words, self.tag)?;
+        if page.header.level != level {
+            if addr != self.root || page.header.level < level {
+                return Err(Broken("a page on another level than the way to it"));
+            }
+            return Ok(Place::RootAbove);
+        }
+        Ok(step_right(&page, seek)?.map_or(Place::Here(page), Place::Right))
+    }
+
+    /// Whether `child` is in the tree and belongs to `parent`, which is under its write guard, as
+    /// the child of `separator`. A page leaves the tree only under the guard of its parent.
+    #[cold]
+    fn is_child(
+        &self,
+        child: GlobalAddr,
+        parent: &Page<'_>,
+        separator: &[u8],
+    ) -> Result<bool, Stop> {
+        let level = parent.header.level;
+        let is_child =
+            |page: &Page<'_>| Ok(page.header.level + 1 == level && page.low_is(separator));
+        match self.read_page(child, is_child) {
+            Err(Stop::Broken(..)) => Ok(false),
+            is_child => is_child,
         }
     }
 
@@ -208,7 +278,8 @@ impl<M: CoherentMemory> Tree<M> {
     async fn post(&self, post: Post) -> Result<(), TreeError> {
         let mut posts = vec![post];
         while let Some(post) = posts.last() {
-            let mut cursor = self.cursor(&post.separator, post.level);
+            let child = Some(post.child);
+            let mut cursor = Cursor { child, ..self.cursor(&post.separator, post.level) };
             let mut change =
                 |page: &Page<'_>, found, _: Line<'_>| self.insert_child(page, found, post);
             strict_assert!(post.level > 0 && !post.child.is_null(), "a child without a level");
@@ -220,6 +291,7 @@ impl<M: CoherentMemory> Tree<M> {
                     }
                     posts.pop();
                 }
+                Progress::Gone => drop(posts.pop()),
                 Progress::Spares(_) => {}
             }
         }

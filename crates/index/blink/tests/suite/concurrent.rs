@@ -6,13 +6,17 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError};
+use latchwork_blink::{Tree, TreeConfig, TreeError, TreeRules};
 use latchwork_runtime::Handle;
 
 use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
-const FAN_OUT_3: TreeConfig =
-    TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+const FAN_OUT_3: TreeConfig = TreeConfig {
+    stamped: false,
+    max_entries_leaf: Some(3),
+    max_entries_inner: Some(3),
+    rules: TreeRules::ALL,
+};
 
 const WORLDS: [Settings; 3] = [Settings::CALM, Settings::TINY, Settings::WITHOUT_CACHE];
 

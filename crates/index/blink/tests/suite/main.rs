@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod faults;
+mod leaves;
 mod model;
 mod phantoms;
 mod recent;

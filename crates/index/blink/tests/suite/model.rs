@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use latchwork_blink::{Tree, TreeConfig, TreeValue};
+use latchwork_blink::{Tree, TreeConfig, TreeRules, TreeValue};
 use latchwork_index::contract::{Model, Operation, apply, operation};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -67,8 +67,18 @@ fn settings() -> impl Strategy<Value = Settings> {
 fn config() -> impl Strategy<Value = TreeConfig> {
     let fan_out = prop_oneof![
         Just(TreeConfig::default()),
-        Just(TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) }),
-        Just(TreeConfig { stamped: false, max_entries_leaf: Some(2), max_entries_inner: Some(4) }),
+        Just(TreeConfig {
+            stamped: false,
+            max_entries_leaf: Some(3),
+            max_entries_inner: Some(3),
+            rules: TreeRules::ALL
+        }),
+        Just(TreeConfig {
+            stamped: false,
+            max_entries_leaf: Some(2),
+            max_entries_inner: Some(4),
+            rules: TreeRules::ALL
+        }),
     ];
     (fan_out, any::<bool>()).prop_map(|(config, stamped)| TreeConfig { stamped, ..config })
 }

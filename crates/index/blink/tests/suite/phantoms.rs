@@ -6,14 +6,18 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use latchwork_blink::{Insertion, Leaf, Tree, TreeConfig};
+use latchwork_blink::{Insertion, Leaf, Tree, TreeConfig, TreeRules};
 use latchwork_runtime::Handle;
 use latchwork_verbs::GlobalAddr;
 
 use crate::common::{LocalMemory, LocalNode, Settings, executor};
 
-const CONFIG: TreeConfig =
-    TreeConfig { stamped: true, max_entries_leaf: Some(2), max_entries_inner: Some(3) };
+const CONFIG: TreeConfig = TreeConfig {
+    stamped: true,
+    max_entries_leaf: Some(2),
+    max_entries_inner: Some(3),
+    rules: TreeRules::ALL,
+};
 
 /// The number of key ranges. Each range may have a limited number of keys.
 const RANGES: u64 = 300;

@@ -143,6 +143,21 @@ impl World {
         }
     }
 
+    /// A leaf that took over the keys of an empty one has the timestamps of both.
+    async fn join_times(&mut self) {
+        let mut of_leaf = BTreeMap::<GlobalAddr, (u64, u64)>::new();
+        let mut leaves = Vec::new();
+        for (number, (read, removed)) in (0..).zip(&self.times) {
+            let addr = self.leaf(number).await.addr;
+            let times = of_leaf.entry(addr).or_default();
+            *times = (times.0.max(*read), times.1.max(*removed));
+            leaves.push(addr);
+        }
+        for (times, addr) in self.times.iter_mut().zip(leaves) {
+            *times = of_leaf[&addr];
+        }
+    }
+
     async fn apply(&mut self, op: Op) {
         match op {
             Op::LookAt(number) => {
@@ -186,6 +201,7 @@ impl World {
                 let changes = self.changes[number as usize];
                 self.change(op, before).await;
                 let changed = self.changes[number as usize] > changes;
+                self.join_times().await;
                 self.check_others(leaves, before, changed).await;
             }
         }
@@ -294,7 +310,9 @@ impl World {
                 assert_eq!(done, old.is_some());
                 if done {
                     self.set(number, None);
-                    self.raise(before.addr, read, removed).await;
+                    // The leaf may have left the tree: another one has its keys and timestamps.
+                    let leaf = self.leaf(number).await.addr;
+                    self.raise(leaf, read, removed).await;
                 }
             }
             Op::Plain(number, kind, what) => {
@@ -337,8 +355,9 @@ impl World {
         }
     }
 
-    /// Checks that all leaves except the leaf of a changed key are unchanged. If the key did not
-    /// change, its leaf is also unchanged.
+    /// Checks that all leaves except the leaf of a changed key have their structure. Empty leaves
+    /// may have left the tree, and others may have their timestamps. If the key did not change, its
+    /// leaf is also unchanged.
     async fn check_others(
         &self,
         mut leaves: BTreeMap<GlobalAddr, LeafStamp>,
@@ -347,8 +366,11 @@ impl World {
     ) {
         let after = self.leaves().await;
         leaves.remove(&before.addr);
-        for (addr, stamp) in &leaves {
-            assert_eq!(after.get(addr), Some(stamp), "a leaf that nobody touched");
+        for (addr, stamp) in leaves {
+            match after.get(&addr) {
+                Some(now) => assert_eq!(now.structure, stamp.structure, "a leaf without a change"),
+                None => assert!(changed && !self.tree.still(&Leaf { addr, stamp }).await.unwrap()),
+            }
         }
         assert_eq!(self.tree.still(&before).await.unwrap(), !changed, "the leaf of the change");
     }

@@ -4,7 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use latchwork_blink::{Tree, TreeConfig};
+use latchwork_blink::{Tree, TreeConfig, TreeRules};
+use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use crate::common;
@@ -43,8 +44,12 @@ fn with_tree<T>(
 fn values_are_never_seen_half_written() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
         let node = LocalNode::new(settings);
-        let config =
-            TreeConfig { stamped: false, max_entries_leaf: Some(4), max_entries_inner: Some(4) };
+        let config = TreeConfig {
+            stamped: false,
+            max_entries_leaf: Some(4),
+            max_entries_inner: Some(4),
+            rules: TreeRules::ALL,
+        };
         let root = create(&node, config);
         let keys = 50_u64;
         with_tree(&node, root, config, 1, async |tree| {
@@ -101,8 +106,12 @@ fn values_are_never_seen_half_written() {
 fn threads_that_insert_side_by_side_find_all_their_keys() {
     for settings in [Settings::CALM, Settings { frames: 16, ..Settings::TINY }] {
         let node = LocalNode::new(settings);
-        let config =
-            TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+        let config = TreeConfig {
+            stamped: false,
+            max_entries_leaf: Some(3),
+            max_entries_inner: Some(3),
+            rules: TreeRules::ALL,
+        };
         let root = create(&node, config);
         let highest = Arc::new(AtomicU64::new(0));
         let each = 1500;
@@ -124,5 +133,89 @@ fn threads_that_insert_side_by_side_find_all_their_keys() {
             assert_eq!(statistics.unposted_pages, 0);
             assert_eq!(tree.count().await.unwrap(), highest.load(Ordering::Relaxed) + 1);
         });
+    }
+}
+
+/// One thread appends, one removes from the left, and two look: a key that is there throughout is
+/// found, and a key that was removed before is not. Lines of empty leaves become new leaves.
+#[test]
+fn threads_share_a_queue() {
+    for settings in [Settings::CALM, Settings { frames: 24, ..Settings::TINY }] {
+        let node = LocalNode::new(settings);
+        let config = TreeConfig {
+            stamped: false,
+            max_entries_leaf: Some(3),
+            max_entries_inner: Some(3),
+            rules: TreeRules::ALL,
+        };
+        let root = create(&node, config);
+        let all = 6000_u64;
+        // Keys below `gone` are removed. Keys from `leaving` on, below `added`, are there.
+        let [gone, leaving, added] = [(); 3].map(|()| AtomicU64::new(0));
+        on_threads(&node, |thread, node| {
+            with_tree(&node, root, config, thread, async |tree| {
+                match thread {
+                    0 => {
+                        for k in 0..all {
+                            while k > leaving.load(Ordering::SeqCst) + 50 {
+                                tree.memory().handle().yield_now().await;
+                            }
+                            tree.insert(&k.to_be_bytes(), &k.to_le_bytes()).await.unwrap();
+                            added.store(k + 1, Ordering::SeqCst);
+                        }
+                    }
+                    1 => {
+                        for k in 0..all {
+                            while k + 10 > added.load(Ordering::SeqCst).max(11) && k + 10 < all {
+                                tree.memory().handle().yield_now().await;
+                            }
+                            leaving.store(k + 1, Ordering::SeqCst);
+                            while !tree.remove(&k.to_be_bytes()).await.unwrap() {}
+                            gone.store(k + 1, Ordering::SeqCst);
+                        }
+                    }
+                    _ => {
+                        let mut round = thread;
+                        while gone.load(Ordering::SeqCst) < all {
+                            round += 1;
+                            let from = gone.load(Ordering::SeqCst);
+                            let to = added.load(Ordering::SeqCst);
+                            let mut keys = Vec::new();
+                            if round % 4 < 2 {
+                                let key = from + round % (to - from).max(1);
+                                let found = tree.get(&key.to_be_bytes()).await.unwrap();
+                                keys.extend(found.map(|_| key));
+                                if leaving.load(Ordering::SeqCst) <= key && key < to {
+                                    assert_eq!(keys, [key]);
+                                }
+                                let old = from.saturating_sub(1 + round % 9).to_be_bytes();
+                                assert!(from == 0 || tree.get(&old).await.unwrap().is_none());
+                                continue;
+                            }
+                            let visit = |key: &[u8], _: &[u8]| {
+                                keys.push(u64::from_be_bytes(key.try_into().unwrap()));
+                                ControlFlow::Continue(())
+                            };
+                            match round % 4 {
+                                2 => tree.scan_up(Bound::Unbounded, usize::MAX, visit).await,
+                                _ => tree.scan_down(Bound::Unbounded, usize::MAX, visit).await,
+                            }
+                            .unwrap();
+                            keys.sort_unstable();
+                            let there = leaving.load(Ordering::SeqCst)..to;
+                            assert!(there.clone().all(|k| keys.binary_search(&k).is_ok()));
+                            assert!(keys.first().is_none_or(|first| *first >= from));
+                            assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+                        }
+                    }
+                }
+                tree.release_spares().await.unwrap();
+            });
+        });
+        let statistics = with_tree(&node, root, config, 9, async |tree| tree.validate().await);
+        let statistics = statistics.unwrap();
+        assert_eq!(statistics.entries, 0);
+        assert_eq!(statistics.pages(), node.live_lines() as u64);
+        assert!(statistics.pages() < 30, "{statistics:?}");
     }
 }

@@ -19,7 +19,8 @@
 //! - **Begin.** `E(t)` is the value of `E` at time `t`; it never decreases. An operation *begins*
 //!   when [`EpochWorker::enter`] returns. The operation is in progress until its [`EpochGuard`] is
 //!   dropped. The operation may use only addresses that it read since it began, and addresses that
-//!   are never freed (roots, catalogue values).
+//!   are never freed (roots, catalogue values). A user that goes to any other address must tell by
+//!   the content of the line whether it is still the line that it means.
 //! - **Free.** First the line is made unreachable, coherently, for every node. Only then the line
 //!   is retired. After that the node posts a fetch-and-add of 1 on `E`. It marks the line with the
 //!   returned value `e`.

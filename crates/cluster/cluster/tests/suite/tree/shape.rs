@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use latchwork_blink::TreeConfig;
+use latchwork_blink::{TreeConfig, TreeRules};
 use latchwork_cluster::{ClusterConfig, Protocol};
 use latchwork_verbs_sim::{Drawn, SimConfig};
 
 use crate::common::small;
 
 /// Pages with few entries, so that they split often.
-pub(crate) const FAN_OUT_3: TreeConfig =
-    TreeConfig { stamped: false, max_entries_leaf: Some(3), max_entries_inner: Some(3) };
+pub(crate) const FAN_OUT_3: TreeConfig = TreeConfig {
+    stamped: false,
+    max_entries_leaf: Some(3),
+    max_entries_inner: Some(3),
+    rules: TreeRules::ALL,
+};
 
 /// The seeds of a test: `count` seeds from `first` on. With `LATCHWORK_WORLDS=100` in the
 /// environment there are a hundred times as many, for a long search.
