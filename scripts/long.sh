@@ -2,10 +2,10 @@
 # usage: scripts/long.sh [STEP..]
 # The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
 # named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages
-# matrix fuzz worlds hunt rtree. Prints a line for each step, keeps its output under target/long,
-# and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the time of each
-# hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the clock draws one,
-# which is printed.
+# matrix fuzz worlds hunt rtree queue. Prints a line for each step, keeps its output under
+# target/long, and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the
+# time of each hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the
+# clock draws one, which is printed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -17,7 +17,7 @@ seed=${LONG_SEED:-$(date +%s%N)}
 out=$target/long
 mkdir -p "$out"
 wanted=" $* "
-known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages matrix fuzz worlds hunt rtree "
+known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages matrix fuzz worlds hunt rtree queue "
 for each; do
     [[ $known == *" $each "* ]] || { echo "long: there is no step $each; there are$known" >&2; exit 2; }
 done
@@ -78,5 +78,6 @@ step fuzz fuzz
 step worlds worlds
 step hunt hunt
 step rtree hunt --workload rtree
+step queue hunt --workload queue
 printf '%5d s  in all, %d failed\n' "$SECONDS" "$failed"
 [ "$failed" -eq 0 ]

@@ -44,8 +44,8 @@ pub use seeded_bug::SeededBug;
 pub use swarm::SwarmChoice;
 pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{
-    BufferedLoad, LinesLoad, MemoryLoad, RtreeLoad, ScenarioStoreOrder, TreeIndex, TreeLoad,
-    Workload, WorkloadKind, YcsbLoad,
+    BufferedLoad, LinesLoad, MemoryLoad, QueueLoad, RtreeLoad, ScenarioStoreOrder, TreeIndex,
+    TreeLoad, Workload, WorkloadKind, YcsbLoad,
 };
 
 use std::time::Duration;

@@ -61,6 +61,18 @@ pub enum SeededBug {
     ShrinksUnderInserts,
     /// An entry of an R-tree that moves to another leaf leaves nothing in its old one.
     LeavesNoTrace,
+    /// The line of a page that has left a B-link tree is used again at once, although operations
+    /// may still know its address. This bug and the next four have an effect only in that tree.
+    ReusesPagesAtOnce,
+    /// A leaf leaves a B-link tree although an insert has filled it meanwhile.
+    UnlinksFilledLeaves,
+    /// The left sibling of a page that leaves a B-link tree keeps its range of keys and its right
+    /// link.
+    ForgetsTheNeighbour,
+    /// The parent in a B-link tree loses the entry of a page before the page is marked.
+    MarksTooLate,
+    /// A remembered address in a B-link tree counts, although another page is there by now.
+    TrustsOldAddresses,
     /// A holder gives a line away before it has served all copies of the line. This bug and those
     /// below have an effect only under protocols with homes.
     ServesOutOfOrder,
@@ -85,7 +97,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 32] = [
+    pub const ALL: [SeededBug; 37] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -109,6 +121,11 @@ impl SeededBug {
         SeededBug::ParentsStaySmall,
         SeededBug::ShrinksUnderInserts,
         SeededBug::LeavesNoTrace,
+        SeededBug::ReusesPagesAtOnce,
+        SeededBug::UnlinksFilledLeaves,
+        SeededBug::ForgetsTheNeighbour,
+        SeededBug::MarksTooLate,
+        SeededBug::TrustsOldAddresses,
         SeededBug::ServesOutOfOrder,
         SeededBug::AcceptsEveryEviction,
         SeededBug::ForgetsEarly,

@@ -9,8 +9,8 @@ use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::WorkloadRandom;
 
 use super::{
-    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, RtreeLoad, Scenario,
-    ScenarioStoreOrder, TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
+    BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, QueueLoad, RtreeLoad,
+    Scenario, ScenarioStoreOrder, TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
 /// The choices from which [`Scenario::from_seed`] draws.
@@ -235,9 +235,9 @@ impl Draw {
         if !of.workloads.is_empty() {
             return self.one_of(&of.workloads);
         }
-        // The draw of `locks` has its own stream: see [`LOCKS`]. The R-tree is drawn only if the
-        // caller names it, for the same reason.
-        let [others @ .., locks, _rtree] = WorkloadKind::ALL;
+        // The draw of `locks` has its own stream: see [`LOCKS`]. The R-tree and the queues are
+        // drawn only if the caller names them, for the same reason.
+        let [others @ .., locks, _rtree, _queue] = WorkloadKind::ALL;
         let other = self.one_of(&others);
         if WorkloadRandom::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
@@ -289,6 +289,15 @@ impl Draw {
                 dropped: self.one_of(&[0, 0, 20]),
                 entries_per_page: self.one_of(&[3, 3, 3, 0]),
             }),
+            WorkloadKind::Queue => {
+                let queues = self.one_of(&[1, 1, 2, 5]);
+                Workload::Queue(QueueLoad {
+                    keys: self.between(6 * queues, 60),
+                    queues,
+                    dropped: self.one_of(&[0, 0, 20]),
+                    entries_per_page: self.one_of(&[3, 3, 3, 0]),
+                })
+            }
             WorkloadKind::Tree => {
                 let keys = self.between(4, 60);
                 Workload::Tree(TreeLoad {

@@ -30,6 +30,8 @@ pub enum Workload {
     Ycsb(YcsbLoad),
     /// Boxes that come and go in an R-tree, and queries.
     Rtree(RtreeLoad),
+    /// A B-link tree whose keys are queues.
+    Queue(QueueLoad),
 }
 
 /// The kinds of workloads.
@@ -49,11 +51,13 @@ pub enum WorkloadKind {
     Locks,
     /// [`Workload::Rtree`].
     Rtree,
+    /// [`Workload::Queue`].
+    Queue,
 }
 
 impl WorkloadKind {
     /// All kinds.
-    pub const ALL: [WorkloadKind; 7] = [
+    pub const ALL: [WorkloadKind; 8] = [
         WorkloadKind::Lines,
         WorkloadKind::Buffered,
         WorkloadKind::Tree,
@@ -61,6 +65,7 @@ impl WorkloadKind {
         WorkloadKind::Ycsb,
         WorkloadKind::Locks,
         WorkloadKind::Rtree,
+        WorkloadKind::Queue,
     ];
 }
 
@@ -299,6 +304,40 @@ impl Default for TreeLoad {
     }
 }
 
+/// A B-link tree whose keys are queues, one range of keys after the other. Each queue gets its keys
+/// in ascending order, and loses the lowest ones, so leaves become empty all the time. After its
+/// last key a queue begins again at its first, where removals have emptied the leaves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueLoad {
+    /// The number of keys of all queues.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub keys: u64,
+    /// The number of queues.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
+    pub queues: u64,
+    /// Of a hundred operations, the number that is dropped at a random await.
+    #[serde(deserialize_with = "within::<_, _, 0, 100>")]
+    pub dropped: u64,
+    /// The most entries of a page, so that pages split often; 0 for as many as fit.
+    #[serde(deserialize_with = "entries")]
+    pub entries_per_page: u64,
+}
+
+impl Default for QueueLoad {
+    fn default() -> Self {
+        QueueLoad { keys: 40, queues: 2, dropped: 0, entries_per_page: 3 }
+    }
+}
+
+impl QueueLoad {
+    /// The tree that holds the queues.
+    pub(crate) fn tree(&self) -> TreeLoad {
+        let QueueLoad { keys, dropped, entries_per_page, .. } = *self;
+        TreeLoad { keys, dropped, entries_per_page, ..TreeLoad::default() }
+    }
+}
+
 /// Boxes that come and go in an R-tree, and queries of all kinds. Each box has one task that
 /// inserts it; any task removes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -400,6 +439,7 @@ impl Workload {
             Workload::Memory(_) => WorkloadKind::Memory,
             Workload::Ycsb(_) => WorkloadKind::Ycsb,
             Workload::Rtree(_) => WorkloadKind::Rtree,
+            Workload::Queue(_) => WorkloadKind::Queue,
         }
     }
 
@@ -423,7 +463,15 @@ impl Workload {
                     format!("{loaded} of {keys} keys cannot be loaded: 0 to {keys} would do");
                 Err(ScenarioError::of_key("workload.tree.loaded", text))
             }
-            Workload::Tree(_) | Workload::Memory(_) | Workload::Rtree(_) => Ok(()),
+            Workload::Queue(load) if load.queues > load.keys => {
+                let (queues, keys) = (load.queues, load.keys);
+                let text =
+                    format!("{queues} queues cannot share {keys} keys: 1 to {keys} would do");
+                Err(ScenarioError::of_key("workload.queue.queues", text))
+            }
+            Workload::Tree(_) | Workload::Queue(_) | Workload::Memory(_) | Workload::Rtree(_) => {
+                Ok(())
+            }
             Workload::Ycsb(load) => {
                 let problem = load.workload().err();
                 problem.map_or(Ok(()), |text| Err(ScenarioError::of_key("workload.ycsb.mix", text)))
@@ -445,6 +493,8 @@ impl Workload {
                 2 * load.records + 8 * tasks + of.total_operations().min(20_000) / 2
             }
             Workload::Rtree(load) => 2 * load.boxes + 8 * tasks + of.total_operations().min(20_000),
+            // Each append may take a line, and each removal may free one.
+            Workload::Queue(load) => 2 * load.keys + 8 * tasks + of.total_operations().min(20_000),
             // Freed lines are not reused for a few ticks, and this small number of operations takes
             // no longer.
             Workload::Memory(load) => load.slots + 4 * tasks + of.total_operations().min(20_000),

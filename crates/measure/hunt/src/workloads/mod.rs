@@ -39,10 +39,14 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
         Workload::Buffered(load) => Shared::load(buffered::Buffered::new(of, load), of, observer),
         Workload::Locks(load) => Shared::load(locks::Locks::new(load), of, observer),
         Workload::Tree(load) if load.index == TreeIndex::Blink => {
-            Shared::load(tree::TreeWork::<Tree<Worker>>::new(load), of, observer)
+            Shared::load(tree::TreeWork::<Tree<Worker>>::new(load, 0), of, observer)
         }
         Workload::Tree(load) => {
-            Shared::load(tree::TreeWork::<latchwork_sherman::Tree>::new(load), of, observer)
+            Shared::load(tree::TreeWork::<latchwork_sherman::Tree>::new(load, 0), of, observer)
+        }
+        Workload::Queue(load) => {
+            let work = tree::TreeWork::<Tree<Worker>>::new(&load.tree(), load.queues);
+            Shared::load(work, of, observer)
         }
         Workload::Rtree(load) => Shared::load(rtree::Boxes::new(of, load), of, observer),
         Workload::Memory(load) => Shared::load(memory::Memory::new(load), of, observer),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, WorkloadKind};
+use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, QueueLoad, WorkloadKind};
 use latchwork_hunt::{FaultPlan, Scenario, SwarmChoice, Vary, Workload, run};
 
 fn wrong(text: &str) -> String {
@@ -176,6 +176,10 @@ fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
         (
             of(Workload::Memory(MemoryLoad { slots: 1_000 })),
             &["workload.memory.slots: 1000", "1 to 28"],
+        ),
+        (
+            of(Workload::Queue(QueueLoad { queues: 41, ..QueueLoad::default() })),
+            &["workload.queue.queues: 41 queues cannot share 40 keys", "1 to 40"],
         ),
         (
             faults(FaultPlan { deaths: u32::MAX, lapses: 1, ..FaultPlan::default() }),

@@ -3,7 +3,8 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, RtreeLoad, TreeLoad, WorkloadKind,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, QueueLoad, RtreeLoad, TreeLoad,
+    WorkloadKind,
 };
 use latchwork_hunt::{
     FaultPlan, Network, Scenario, SeededBug, SwarmChoice, TreeIndex, Workload, WorldCheck, run,
@@ -217,6 +218,50 @@ fn a_box_that_shrinks_under_an_insert_is_missed() {
 fn an_entry_that_moves_without_a_trace_is_found_nowhere_or_twice() {
     let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Panic];
     is_found(SeededBug::LeavesNoTrace, 20, &checks, boxes);
+}
+
+/// Worlds with the workload `queue`, busy and without faults. Every second world has
+/// one queue, whose leaves become empty from the left.
+fn queues(seed: u64) -> Scenario {
+    let load = QueueLoad { keys: 36, queues: 1 + seed % 2 * 2, ..QueueLoad::default() };
+    Scenario { workload: Workload::Queue(load), ..busy(seed) }
+}
+
+/// What a page that leaves a tree in a wrong way harms.
+const LOST_PAGES: [WorldCheck; 6] = [
+    WorldCheck::Tree,
+    WorldCheck::Linearizability,
+    WorldCheck::Values,
+    WorldCheck::Error,
+    WorldCheck::Panic,
+    WorldCheck::Leak,
+];
+
+#[test]
+fn the_line_of_an_empty_page_that_is_used_again_at_once_is_read_as_the_old_page() {
+    // Rare: about one world in a hundred.
+    is_found(SeededBug::ReusesPagesAtOnce, 500, &LOST_PAGES, |seed| queues(seed + 100));
+}
+
+#[test]
+fn a_leaf_that_is_unlinked_under_an_insert_takes_the_entry_along() {
+    let checks = [WorldCheck::Tree, WorldCheck::Linearizability, WorldCheck::Leak];
+    is_found(SeededBug::UnlinksFilledLeaves, 40, &checks, queues);
+}
+
+#[test]
+fn a_page_that_leaves_without_its_neighbour_breaks_the_chain() {
+    is_found(SeededBug::ForgetsTheNeighbour, 20, &LOST_PAGES, queues);
+}
+
+#[test]
+fn a_leaf_that_is_marked_too_late_takes_an_entry_along() {
+    is_found(SeededBug::MarksTooLate, 40, &LOST_PAGES, queues);
+}
+
+#[test]
+fn a_remembered_address_that_is_another_page_by_now_takes_a_wrong_entry() {
+    is_found(SeededBug::TrustsOldAddresses, 60, &LOST_PAGES, queues);
 }
 
 /// A world with Sherman's tree: many splits, a few locks, and words that arrive in any order.

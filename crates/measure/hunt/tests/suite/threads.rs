@@ -2,7 +2,8 @@
 
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
-    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, RtreeLoad, ScenarioStoreOrder, YcsbLoad,
+    BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, QueueLoad, RtreeLoad, ScenarioStoreOrder,
+    YcsbLoad,
 };
 use latchwork_hunt::{Scenario, SeededBug, Workload, WorldCheck, run_on_threads};
 
@@ -70,6 +71,11 @@ fn boxes() {
         // A task that knows of no box has nothing to move.
         assert!(report.operations > scenario.total_operations() * 9 / 10, "{}", report.operations);
     }
+}
+
+#[test]
+fn queues() {
+    clean(&Workload::Queue(QueueLoad { keys: 60, queues: 3, dropped: 10, entries_per_page: 3 }));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use latchwork_blink::{Tree, TreeConfig, TreeError, TreeStatistics};
+use latchwork_blink::{Tree, TreeConfig, TreeError, TreeRules, TreeStatistics};
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{Member, Worker};
 use latchwork_coherence::CoherentMemory;
@@ -10,7 +10,7 @@ use latchwork_index::{IndexError, OrderedIndex};
 use latchwork_rtree::{RTree, RTreeConfig, RTreeError, RTreeStatistics};
 use latchwork_verbs::GlobalAddr;
 
-use crate::scenario::{Scenario, TreeLoad};
+use crate::scenario::{Scenario, SeededBug, TreeLoad};
 use crate::world::Failing;
 
 /// One worker's handle on an index.
@@ -114,9 +114,15 @@ pub(in crate::workloads) trait SharedMap:
 impl SharedMap for Tree<Worker> {
     type Common = ();
 
-    fn config(load: &TreeLoad, _scenario: &Scenario, (): &()) -> TreeConfig {
+    fn config(load: &TreeLoad, scenario: &Scenario, (): &()) -> TreeConfig {
         let most = (load.entries_per_page > 0).then_some(load.entries_per_page as u16);
-        TreeConfig { max_entries_leaf: most, max_entries_inner: most, ..TreeConfig::default() }
+        let rules = rules(scenario.plant);
+        TreeConfig {
+            max_entries_leaf: most,
+            max_entries_inner: most,
+            rules,
+            ..TreeConfig::default()
+        }
     }
 
     async fn scribble(&self, member: &Member) -> Result<(), TreeError> {
@@ -126,5 +132,18 @@ impl SharedMap for Tree<Worker> {
             guard.mark_dirty(0..8);
         };
         Ok(member.memory.write(self.root(), scribble).await?)
+    }
+}
+
+/// The rules of the tree, without the one that a seeded bug turns off.
+fn rules(plant: Option<SeededBug>) -> TreeRules {
+    let all = TreeRules::ALL;
+    match plant {
+        Some(SeededBug::ReusesPagesAtOnce) => TreeRules { frees_by_epochs: false, ..all },
+        Some(SeededBug::UnlinksFilledLeaves) => TreeRules { looks_again: false, ..all },
+        Some(SeededBug::ForgetsTheNeighbour) => TreeRules { links_neighbour: false, ..all },
+        Some(SeededBug::MarksTooLate) => TreeRules { marks_at_once: false, ..all },
+        Some(SeededBug::TrustsOldAddresses) => TreeRules { checks_remembered: false, ..all },
+        _ => all,
     }
 }

@@ -1,8 +1,12 @@
 //! The workload `tree`: tasks of all nodes execute all operations of one ordered index, and
 //! record each call with its answer. In the end every node reads everything in every way.
+//!
+//! The workload `queue` is the same with other draws: see [`Queue`].
 
 mod content;
+mod kind;
 mod operations;
+mod queue;
 
 use std::cell::Cell;
 use std::ops::Bound;
@@ -15,6 +19,8 @@ use super::indexes::{IndexLoad, Indexed, MapError, SharedMap};
 use crate::WorldCheck;
 use crate::scenario::{SeededBug, TreeLoad};
 use content::{Operation, TreeKey};
+use kind::Kind;
+use queue::Queue;
 
 pub(super) use content::{Content, inserted, key, known};
 
@@ -26,21 +32,8 @@ const ACCESSES_MAX: u32 = 200;
 pub(super) struct TreeWork<T: SharedMap> {
     load: TreeLoad,
     common: T::Common,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
-    Get,
-    TryGet,
-    Insert,
-    Update,
-    UpdateRange,
-    Upsert,
-    Remove,
-    Modify,
-    Replace,
-    ScanUp,
-    ScanDown,
+    /// The queues. Without any, all keys have the same probability.
+    queues: Vec<Queue>,
 }
 
 /// Of a hundred operations, the number of each kind. The rest scans down.
@@ -65,8 +58,9 @@ pub(super) struct Task {
 }
 
 impl<T: SharedMap> TreeWork<T> {
-    pub(super) fn new(load: &TreeLoad) -> Indexed<TreeWork<T>> {
-        Indexed::new(TreeWork { load: load.clone(), common: T::Common::default() })
+    pub(super) fn new(load: &TreeLoad, queues: u64) -> Indexed<TreeWork<T>> {
+        let queues = Queue::all(load.keys, queues);
+        Indexed::new(TreeWork { load: load.clone(), common: T::Common::default(), queues })
     }
 }
 
@@ -81,7 +75,7 @@ impl<T: SharedMap> IndexLoad for TreeWork<T> {
     type Entry = (u64, Content);
 
     fn config(client: &Client<Indexed<Self>>) -> T::Config {
-        let TreeWork { load, common } = client.load();
+        let TreeWork { load, common, .. } = client.load();
         T::config(load, &client.shared.scenario, common)
     }
 
@@ -103,7 +97,13 @@ impl<T: SharedMap> IndexLoad for TreeWork<T> {
     }
 
     fn draw(client: &Client<Indexed<Self>>) -> (Kind, u64) {
-        let n = client.below(client.load().load.keys);
+        let TreeWork { load, queues, .. } = client.load();
+        if !queues.is_empty() {
+            let queue = &queues[client.below(queues.len() as u64) as usize];
+            let drawn = client.kind(&queue::SHARES, queue::REST);
+            return queue.choose(drawn, |bound| client.below(bound));
+        }
+        let n = client.below(load.keys);
         (client.kind(&SHARES, Kind::ScanDown), n)
     }
 
