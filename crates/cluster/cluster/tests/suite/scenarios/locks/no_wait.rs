@@ -1,5 +1,8 @@
 //! Accesses that may wait for a line, but not for locks.
 
+use latchwork_blink::{Tree, TreeConfig};
+use latchwork_coherence::CoherentMemory;
+
 use super::*;
 
 /// A cached line is locked at once. For any other line the attempt sends no request.
@@ -197,5 +200,52 @@ fn a_dropped_lock_attempt_ends_with_the_answer() {
             assert_eq!(stage.node(B).lines_in_flight(), 0, "seed {}", stage.seed);
             stage.finish();
         }
+    });
+}
+
+/// A leaf has left its tree, and its line is a row's by now, which a transaction has locked. The
+/// question whether the leaf is unchanged must not wait for that transaction, because the asking
+/// transaction may hold locks, too.
+#[test]
+fn a_leaf_whose_line_is_locked_as_something_else_has_changed() {
+    let config = TreeConfig {
+        stamped: true,
+        max_entries_leaf: Some(3),
+        max_entries_inner: Some(3),
+        ..TreeConfig::default()
+    };
+    in_every_way(2, |stage| {
+        let stage = stage();
+        let (root, leaf) = stage.run(A, async move |member| {
+            let tree = Tree::create(member.memory.clone(), config).await.expect("room");
+            for k in 0..12_u64 {
+                tree.insert(&k.to_be_bytes(), b"value").await.expect("room");
+            }
+            let seen = tree.get_stamped(&4_u64.to_be_bytes(), |_| ()).await;
+            let (_, leaf) = seen.expect("a key");
+            for k in 3..6_u64 {
+                assert!(tree.remove(&k.to_be_bytes()).await.expect("a key"));
+            }
+            // The line is allocated again when its time has come. That comes while a node works.
+            for _ in 0..100 {
+                drop(member.memory.enter().await.expect("no error"));
+                if member.memory.allocate().await.expect("room") == leaf.addr {
+                    return (tree.root(), leaf);
+                }
+                member.handle.sleep(Duration::from_millis(1)).await;
+            }
+            panic!("the line of an empty leaf is not used again");
+        });
+        let held = lock(&stage, A, leaf.addr, AccessMode::Exclusive);
+        let since = stage.now();
+        let answers = stage.run(B, async move |member| {
+            let tree = Tree::open(member.memory.clone(), root, config).await.expect("a tree");
+            let still = tree.still(&leaf).await.expect("no error");
+            (still, tree.raise_read(&leaf, 1).await.expect("no error"))
+        });
+        assert_eq!(answers, (false, None));
+        let took = stage.now() - since;
+        assert!(took < Duration::from_millis(2), "seed {}: {took:?}", stage.seed);
+        stage.drop_on(A, held);
     });
 }
