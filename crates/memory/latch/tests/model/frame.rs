@@ -22,6 +22,9 @@ pub(crate) struct Frame {
     pub(crate) hold: Hold,
     /// Stale when local code may do nothing with it.
     pub(crate) bytes: Bytes,
+    /// Memory lacks a write of this node, or what came with the place of a dead giver. Only in
+    /// settings with recovery: elsewhere, all bytes of an exclusive copy are written back.
+    pub(crate) dirty: bool,
     /// Local code is about to use the frame.
     pub(crate) reserved: bool,
     /// The priority with which a starved writer won the line.
@@ -35,6 +38,7 @@ impl Frame {
     pub(crate) const EMPTY: Frame = Frame {
         hold: Hold::Nothing,
         bytes: Bytes::Stale,
+        dirty: false,
         reserved: false,
         starved: 0,
         locked: None,
@@ -95,6 +99,7 @@ impl LocalCopy for Copy<'_> {
         self.frame.starved = 0;
         self.frame.hold = hold;
         self.frame.bytes = self.incoming;
+        self.frame.dirty = false;
         self.stale |= self.incoming < self.least;
         self.give_to_local_code();
     }

@@ -41,6 +41,21 @@ fn one_of_two_that_do_not_forward_dies() {
 }
 
 #[test]
+fn one_of_two_that_lock_dies() {
+    let clients = TWO.map(Client::locking);
+    recovers("one of two that lock", &clients, 0);
+    recovers("one of two that lock and do not wait", &clients.map(Client::no_wait), 0);
+}
+
+#[test]
+fn one_of_two_that_give_back_dies() {
+    for (how, mut setting) in recovering(&TWO, 1) {
+        setting.rules.gives_back = true;
+        is_live(&format!("one of two that give back, {how}"), &setting);
+    }
+}
+
+#[test]
 fn one_of_three_writers_dies() {
     let writers = [Client::writer(1), Client::writer(2), Client::writer(3).mortal()];
     for (how, setting) in recovering(&writers.map(Client::keeping), 0) {
@@ -73,7 +88,7 @@ fn a_reader_dies_beside_two_writers() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "half a million states: seconds"]
 fn one_of_three_that_evict_dies() {
     let writers = [Client::writer(1), Client::writer(2), Client::writer(3).mortal()];
     recovers("one of three writers that evict", &writers, 0);
@@ -85,7 +100,7 @@ fn one_of_three_that_evict_dies() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "twelve million states: minutes"]
 fn one_of_three_that_read_and_write_dies() {
     let clients = [Client::both(1), Client::both(2), Client::both(3).mortal()];
     let clients = clients.map(|client| client.keeping().patient());
@@ -93,7 +108,7 @@ fn one_of_three_that_read_and_write_dies() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "a million states: half a minute"]
 fn one_of_three_dies_with_priorities() {
     let writers = [Client::writer(1), Client::writer(2), Client::writer(3).mortal()];
     recovers("one of three writers, priorities", &writers.map(Client::keeping), 1);
@@ -102,7 +117,7 @@ fn one_of_three_dies_with_priorities() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "half a million states: seconds"]
 fn one_of_three_dies_and_a_connection_fails() {
     let clients = [Client::writer(1), Client::writer(2).mortal(), Client::reader(3)];
     for (how, setting) in recovering(&clients.map(Client::keeping), 0) {
@@ -167,6 +182,14 @@ fn a_second_mark_beside_a_forward_in_doubt_leaves_a_report_behind() {
 #[test]
 fn a_reader_that_drops_its_unsettled_copy_reads_older_bytes_later() {
     is_refuted(&noticed(breaching(&READERS, Breach::DropsUnsettledCopy)), "no stale copy");
+}
+
+#[test]
+fn a_receiver_that_forgets_what_came_with_the_line_loses_it_with_its_release() {
+    let clients = [Client::writer(1), Client::writer(2).mortal()];
+    let setting = Setting::discipline(&clients, 0).recovering();
+    let setting = Setting { breach: Some(Breach::InheritsClean), ..setting };
+    is_refuted(&noticed(setting), "no stale copy");
 }
 
 #[test]

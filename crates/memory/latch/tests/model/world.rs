@@ -189,6 +189,8 @@ pub(crate) enum Breach {
     MarksInDoubt,
     /// The dead node is buried when the word has nothing of it and all have claimed.
     BuriesAtOnce,
+    /// A node that takes the place of its dead giver takes its copy for clean.
+    InheritsClean,
     /// A reader whose giver died before its downgrade drops its copy.
     DropsUnsettledCopy,
     /// A node that has pledged to the dead node takes its copy back, and does not look at the word.
@@ -271,6 +273,7 @@ impl World {
 
     /// Local code writes: from now on every other copy lacks the last write.
     pub(crate) fn write(&mut self, at: usize) {
+        self.nodes[at].frame.dirty = self.recovery.is_some();
         if self.recovery.is_some_and(|recovery| recovery.mortal == self.nodes[at].id) {
             return self.write_unseen(at);
         }
@@ -364,7 +367,10 @@ impl World {
                         moving.bytes = self.memory;
                     }
                 }
-                Some(WordProbe::Again) if moving.op.writes_back_under(rules) => {
+                Some(WordProbe::Again)
+                    if moving.op.writes_back_under(rules)
+                        && (self.recovery.is_none() || moving.source != Bytes::Stale) =>
+                {
                     (moving.bytes, moving.stage) = (moving.source, Stage::WriteBack);
                 }
                 Some(WordProbe::Again) => moving.stage = Stage::Atomic,
@@ -375,6 +381,12 @@ impl World {
                 if self.breach == Some(Breach::ReleasesItself) && moving.op == WordOp::ReleaseShared
                 {
                     return;
+                }
+                // What the dead giver did not write back.
+                if moving.op == WordOp::Inherit(moving.old)
+                    && self.breach != Some(Breach::InheritsClean)
+                {
+                    self.nodes[at].frame.dirty = true;
                 }
                 let event = Event::Completed { op: moving.op, old: moving.old };
                 return self.feed(rules, at, event, moving.bytes);
@@ -571,13 +583,15 @@ impl World {
     }
 
     fn post(&mut self, rules: &Rules, at: usize, op: WordOp, bytes: Bytes) {
-        let Node { id, flights, .. } = &mut self.nodes[at];
+        let Node { id, flights, frame, .. } = &mut self.nodes[at];
         let id = *id;
         if flights.is_full() {
             return self.blame(Fault::OutOfRoom(id));
         }
         let alone = flights.is_empty();
-        let (stage, bytes) = if op.writes_back_under(rules) {
+        let clean = self.recovery.is_some() && !frame.dirty;
+        let (stage, bytes) = if op.writes_back_under(rules) && !clean {
+            frame.dirty = false;
             (Stage::WriteBack, bytes)
         } else {
             (Stage::Atomic, Bytes::Stale)
