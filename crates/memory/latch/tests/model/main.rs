@@ -11,7 +11,8 @@
 //!   takeover.rs  the same for shared lines that are taken over by pledge
 //!   departed.rs  nodes that die, and requests that are not sent; deaths.rs: the steps of a death
 //!   recovery.rs, recovered.rs    the steps of a recovery from a death, and what holds with it;
-//!                recovery_rows.rs: what becomes of each state at a death
+//!                recovery_rows.rs: what becomes of each state at a death;
+//!                round.rs: the places of nodes in it
 //!   locks.rs     locks of transactions, which keep a line: single runs, and searches
 //!   larger.rs    searches that take long
 //!   story.rs     a path as text
@@ -40,6 +41,7 @@ mod recovery;
 mod recovery_rows;
 mod refuted;
 mod requests;
+mod round;
 mod script;
 mod setting;
 mod story;

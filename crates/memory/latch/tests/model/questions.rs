@@ -3,7 +3,7 @@
 use latchwork_latch::{InvalidationRequest, LatchMessage};
 use latchwork_verbs::ComputeNodeId;
 
-use crate::recovery::Round;
+use crate::round::Round;
 use crate::world::{Packet, World};
 
 /// R5: every request without a final answer exists exactly once. The request is in flight, is

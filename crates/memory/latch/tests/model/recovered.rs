@@ -209,7 +209,7 @@ fn an_addition_that_mends_carries() {
 
 /// An operation of a node that has claimed may have found the word before it was mended.
 #[test]
-fn a_burial_right_after_the_mending_leaves_a_node_that_asks_the_dead() {
+fn a_node_that_is_forgotten_right_after_the_mending_is_asked_once_more() {
     let clients = [Client::both(1), Client::reader(2).mortal()];
-    is_refuted(&breaching(&clients, Breach::BuriesAtOnce), "nothing of the dead is left");
+    is_refuted(&breaching(&clients, Breach::ForgetsAtOnce), "nothing of the dead is left");
 }

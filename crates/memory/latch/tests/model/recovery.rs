@@ -1,7 +1,7 @@
 //! The steps of a recovery from the death of one node, and the versions of the bytes that it needs.
 //!
 //! ```text
-//!   death ─► Fence ─► each: LetGo ─► Mark ─► Close ─► claimed ─► MendField ─► Bury
+//!   death ─► Fence ─► each: LetGo ─► Mark ─► Close ─► claimed ─► MendField ─► Forget
 //!                 └──────────── MendBit, at any time ───────────────┘
 //! ```
 //!
@@ -30,41 +30,8 @@ use latchwork_latch::{Event, Hold, LatchMessage, LatchWord, Line, Rules, Seq, Wa
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Frame};
+use crate::round::{Recovery, Round};
 use crate::world::{Breach, Flight, Node, World};
-
-/// The place of a living node in the recovery. A message carries the place of its sender: the mark
-/// with which a place begins is behind all messages of lower places.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Round {
-    /// The node has not let go.
-    Apart,
-    /// The node has let go, and has sent its first marks.
-    First,
-    /// The node has all first marks, and has sent its second.
-    Second,
-    /// The node has all second marks.
-    Closed,
-    /// The node's line is clear of the dead node.
-    Claimed,
-}
-
-/// The recovery from the death of the mortal node.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Recovery {
-    pub(crate) mortal: ComputeNodeId,
-    fenced: bool,
-    buried: bool,
-    /// A node has found the bit of the dead node, and will clear it by an addition
-    /// ([`Breach::MendsByAddition`]).
-    found: bool,
-}
-
-impl Recovery {
-    pub(crate) fn of(mortal: u8) -> Self {
-        let mortal = ComputeNodeId::new(mortal).expect("a valid id");
-        Recovery { mortal, fenced: false, buried: false, found: false }
-    }
-}
 
 /// A step of the recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -76,7 +43,7 @@ pub(crate) enum Stride {
     Look,
     MendBit,
     MendField,
-    Bury,
+    Forget,
 }
 
 /// Whether an operation of the node may report a word with the dead node in it, or a request to the
@@ -107,14 +74,14 @@ impl World {
         self.wire.retain(|packet| packet.to != dead);
     }
 
-    /// The mortal node is dead, and not buried.
+    /// The mortal node is dead, and not forgotten.
     pub(crate) fn is_recovering(&self) -> bool {
-        self.recovery.is_some_and(|recovery| !recovery.buried && self.is_dead(recovery.mortal))
+        self.recovery.is_some_and(|recovery| !recovery.forgotten && self.is_dead(recovery.mortal))
     }
 
-    /// Whether messages name their senders: until the burial.
+    /// Whether messages name their senders: until the dead node is forgotten.
     pub(crate) fn is_marked(&self) -> bool {
-        self.recovery.is_some_and(|recovery| !recovery.buried)
+        self.recovery.is_some_and(|recovery| !recovery.forgotten)
     }
 
     /// The steps that are possible.
@@ -159,9 +126,9 @@ impl World {
             out.push(Stride::MendField);
         }
         let unknown = !self.living().any(|node| knows(node, mortal))
-            || self.breach == Some(Breach::BuriesAtOnce);
+            || self.breach == Some(Breach::ForgetsAtOnce);
         if all_claimed && !bit && !field && !found && unknown {
-            out.push(Stride::Bury);
+            out.push(Stride::Forget);
         }
     }
 
@@ -205,8 +172,8 @@ impl World {
                 self.word = self.word.plus(bit.wrapping_neg());
             }
             Stride::MendField => self.word = LatchWord::shared_among(self.word.shared()),
-            Stride::Bury => {
-                recovery.buried = true;
+            Stride::Forget => {
+                recovery.forgotten = true;
                 for node in &mut self.nodes {
                     node.round = Round::Apart;
                     node.pledged = node.pledged.filter(|_| !node.dead);
@@ -330,9 +297,9 @@ impl World {
             || self.memory != Bytes::Stale
     }
 
-    /// After the burial no word, operation, question or pledge names the dead node.
+    /// Later no word, operation, question or pledge names the dead node.
     pub(crate) fn nothing_of_the_dead_is_left(&self) -> bool {
-        let Some(Recovery { mortal, buried: true, .. }) = self.recovery else { return true };
+        let Some(Recovery { mortal, forgotten: true, .. }) = self.recovery else { return true };
         let in_word = self.word.shared().contains(mortal) || self.word.exclusive() == Some(mortal);
         let in_node = |node: &Node| {
             knows(node, mortal)

@@ -1,5 +1,5 @@
-//! What becomes of each state in which a node may die: single runs. Node 3 dies. Nodes 1 and 2 live.
-//! After each step all properties are checked (`script.rs`), and at the end the line is at rest.
+//! What becomes of each state in which a node may die: single runs. Node 3 dies. Nodes 1 and 2
+//! live. After each step all properties are checked (`script.rs`). At the end the line is at rest.
 
 use latchwork_latch::{Hold, LatchWord, NodeSet, Want, WordOp};
 
@@ -131,7 +131,7 @@ fn an_eviction_that_took_effect_leaves_nothing_to_do() {
     script.land(DEAD, WordOp::ReleaseExclusive);
     die(&mut script);
     close(&mut script);
-    script.stride(Stride::Bury);
+    script.stride(Stride::Forget);
     script.expect_word(0, &[]);
     script.run_down();
 }

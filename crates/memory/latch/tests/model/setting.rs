@@ -11,7 +11,8 @@ use stateright::{Model, Property};
 use crate::client::Client;
 use crate::frame::Frame;
 use crate::questions::questions_are_one;
-use crate::recovery::{Recovery, Stride};
+use crate::recovery::Stride;
+use crate::round::Recovery;
 use crate::symmetry;
 use crate::world::{Breach, Fault, Node, Stage, World};
 

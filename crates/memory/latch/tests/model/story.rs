@@ -73,7 +73,7 @@ fn happening(world: &World, step: Step) -> String {
             Stride::MendBit => "the dead node's bit is cleared".to_owned(),
             Stride::MendField => "the dead node's field is cleared".to_owned(),
             Stride::Look => "the dead node's bit is found, to be cleared".to_owned(),
-            Stride::Bury => "the dead node is buried".to_owned(),
+            Stride::Forget => "the dead node is forgotten".to_owned(),
         },
         Step::Renege { at } => format!("{:?} breaks its pledge: {:?}", id(at), world.breach),
         Step::Deliver { packet } => {

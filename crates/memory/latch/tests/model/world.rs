@@ -15,7 +15,7 @@ use latchwork_latch::{
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Copy, Frame};
-use crate::recovery::{Recovery, Round};
+use crate::round::{Recovery, Round};
 
 /// The maximum number of operations of one node in flight. The discipline needs one (R1). Without
 /// R2, a refused reader has its undo in flight beside the next operation.
@@ -187,8 +187,8 @@ pub(crate) enum Breach {
     OneRound,
     /// A node sends its second marks while a forward of its own is in doubt.
     MarksInDoubt,
-    /// The dead node is buried when the word has nothing of it and all have claimed.
-    BuriesAtOnce,
+    /// The dead node is forgotten when the word has nothing of it and all have claimed.
+    ForgetsAtOnce,
     /// A node that takes the place of its dead giver takes its copy for clean.
     InheritsClean,
     /// A reader whose giver died before its downgrade drops its copy.
