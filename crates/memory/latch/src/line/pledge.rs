@@ -217,9 +217,6 @@ impl Line {
             old.exclusive().is_none() || rules.survive,
             "a pledged bit keeps the exclusive field at zero"
         );
-        // Their pledges end with their bits.
-        let gone = if rules.survive { pledged.less(old.shared()) } else { NodeSet::EMPTY };
-        let pledged = pledged.less(gone);
         let newcomers = old.shared().without(self.me).less(pledged);
         strict_assert!(!newcomers.contains(self.me));
         // The compare-and-swap found new readers. They get a request as well, and each round leaves

@@ -34,13 +34,12 @@ impl Line {
     /// Whether nothing of this line depends on the dead node `dead` any more, and no operation in
     /// flight names it. Ask after [`Event::Lost`](crate::Event::Lost).
     pub fn is_clear_of(&self, dead: ComputeNodeId) -> bool {
-        let looks = matches!(self.phase, Phase::Operating(WordOp::Poll)) && !self.registered;
         let names = match self.phase {
             Phase::Operating(op) => op.names(dead),
             Phase::Asking { pledged, .. } => pledged.contains(dead),
             _ => false,
         };
-        !self.unsettled && !looks && !names && self.pledged_to() != Some(dead)
+        !self.unsettled && !names && self.pledged_to() != Some(dead)
     }
 
     /// Whether this node has a forward in flight whose receiver is not settled. A node ends the
