@@ -31,6 +31,12 @@ pub enum Event {
     /// left. No local access waits for the line any more. Report this event only while
     /// [`Line::can_unask`](crate::Line::can_unask) is true.
     Unsent(NodeSet),
+    /// A node has died, and nothing of it takes effect any more. The node answers all queued
+    /// requests, and from now on its rules are [quiet](crate::Rules::quiet).
+    LetGo,
+    /// All nodes have let go of this dead node, and what they sent before has arrived. So an open
+    /// request has no answer any more, and an unsettled line has no giver.
+    Lost(ComputeNodeId),
     /// Local code may have stopped using the line, so queued requests are served if possible.
     Serve,
 }

@@ -2,7 +2,7 @@
 
 use latchwork_verbs::ComputeNodeId;
 
-use crate::{LatchWord, NodeSet};
+use crate::{LatchWord, NodeSet, Rules};
 
 /// An operation on a line's latch word. A node has at most one in flight per line (rule R1 of the
 /// [crate]).
@@ -29,6 +29,10 @@ pub enum WordOp {
     Downgrade,
     /// Makes another node the exclusive holder.
     HandOver(ComputeNodeId),
+    /// Takes the place of a dead holder in exactly this word, and clears the own bit in it. The
+    /// dead node had granted the line to this node, and its own operation never took effect. Only
+    /// with [`Rules::survive`](crate::Rules::survive).
+    Inherit(LatchWord),
     /// Clears the bit of a refused reader, as SELCC does instead of a registered wait. Only without
     /// [`Rules::registered_wait`](crate::Rules::registered_wait), which the model refutes.
     Undo,
@@ -92,6 +96,10 @@ impl WordOp {
             WordOp::HandOver(to) => {
                 WordVerb::Add(LatchWord::exclusively(to).bits().wrapping_sub(exclusive))
             }
+            WordOp::Inherit(word) => WordVerb::CompareSwap {
+                expected: word,
+                desired: LatchWord::from_bits(exclusive | word.shared().without(me).bits()),
+            },
         }
     }
 
@@ -114,5 +122,22 @@ impl WordOp {
     /// Whether the batch writes changes back before the atomic verb.
     pub fn writes_back(self) -> bool {
         matches!(self, WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_))
+    }
+
+    /// Whether the batch writes changes back under these rules: with
+    /// [`Rules::survive`](crate::Rules::survive), that of a hand-over does too.
+    pub fn writes_back_under(self, rules: &Rules) -> bool {
+        self.writes_back() || (rules.survive && matches!(self, WordOp::HandOver(_)))
+    }
+
+    /// Whether the operation has `id` in the word that it expects or leaves: as the receiver of the
+    /// line, as a pledger, or as the dead holder.
+    pub fn names(self, id: ComputeNodeId) -> bool {
+        match self {
+            WordOp::HandOver(to) | WordOp::DowngradeFor(to) => to == id,
+            WordOp::TakeOver(pledged) | WordOp::UpgradeOver(pledged) => pledged.contains(id),
+            WordOp::Inherit(word) => word.exclusive() == Some(id) || word.shared().contains(id),
+            _ => false,
+        }
     }
 }

@@ -20,6 +20,8 @@
 //!    open.
 //! 7. `HandOver` makes another node the holder, as in 6. The receiver changes nothing before the
 //!    giver has reported (R4).
+//! 8. `Inherit` makes the node the holder in place of a dead one. No node hands over to this node,
+//!    which has no request open.
 //!
 //! An operation that was not applied can be posted again, with the requests before it in its batch:
 //! the node's ownership is unchanged. A compare-and-swap that was not applied, and would fail on
@@ -63,7 +65,8 @@ impl WordOp {
             WordOp::AcquireExclusive
             | WordOp::Upgrade
             | WordOp::TakeOver(_)
-            | WordOp::UpgradeOver(_) => match self.expected(me) {
+            | WordOp::UpgradeOver(_)
+            | WordOp::Inherit(_) => match self.expected(me) {
                 Some(expected) if holder => over(expected),
                 Some(expected) if now == expected => Some(WordProbe::Again),
                 _ => over(now),
@@ -141,7 +144,7 @@ mod tests {
             WordOp::HandOver(to) => {
                 holder && to != by && to != node(ME) && !word.shared().contains(to)
             }
-            WordOp::Undo | WordOp::DowngradeFor(_) => false,
+            WordOp::Undo | WordOp::DowngradeFor(_) | WordOp::Inherit(_) => false,
         }
     }
 

@@ -56,6 +56,13 @@ pub struct Rules {
     /// sends the other requests on after the hand-over. The number is small in the model, which has
     /// few nodes.
     pub travelling_max: u8,
+    /// A hand-over writes the changes back in its own batch, before the word names the receiver. So
+    /// memory is at least as new as the exclusive holder got the line, and the death of the holder
+    /// takes only what that node wrote alone. Off: the changes travel with the line.
+    pub survive: bool,
+    /// This node lets go of a dead node: from [`Event::LetGo`](crate::Event::LetGo) to
+    /// [`Event::Lost`](crate::Event::Lost) it sends no request and queues none.
+    pub quiet: bool,
 }
 
 impl Rules {
@@ -73,6 +80,8 @@ impl Rules {
         aging: true,
         starved_at: 2,
         travelling_max: TRAVELLING_MAX as u8,
+        survive: false,
+        quiet: false,
     };
 
     /// The word discipline without messages: the shared-exclusive latch.

@@ -24,6 +24,7 @@ impl Line {
         debug_assert_eq!(self.phase, Phase::Operating(op), "a completion of an unknown operation");
         self.phase = Phase::Rest;
         match op {
+            WordOp::Poll if !self.registered => self.looked(old, copy),
             WordOp::AcquireShared | WordOp::Poll => match old.exclusive() {
                 None => {
                     strict_assert!(
@@ -99,6 +100,7 @@ impl Line {
                 self.report_settled(out);
                 self.pass_on(to, out);
             }
+            WordOp::Inherit(word) => self.inherited(word, old, out),
             WordOp::Undo => {}
         }
     }
@@ -157,9 +159,9 @@ impl Line {
             // So the line counts as locked.
             return self.locked_out(rules, copy, out);
         }
-        if whom.is_empty() {
-            // Under the word discipline, a word that refuses names an owner. So this word is
-            // damaged. Try again later.
+        if whom.is_empty() || rules.quiet {
+            // Under the word discipline, a word that refuses names an owner. So a word without one
+            // is damaged. Try again later.
             return self.pause(rules, out);
         }
         self.question(rules, whom, NodeSet::EMPTY, kind, out);
@@ -304,6 +306,9 @@ impl Line {
                 self.acquired(hold, copy);
                 debug_assert!(self.remembered.is_empty(), "who holds nothing remembers nothing");
                 self.remembered = travelling;
+                if rules.quiet {
+                    self.send_away(Answer::Dropped, out);
+                }
                 self.answered(rules, asked, seq, Refused::No, copy, out);
             }
             LatchMessage::Pledged { by, asked, seq } => {
@@ -400,7 +405,7 @@ impl Line {
             (Hold::Shared, _) if self.is_upgrading() => self.must_give_way_to(rules, &request),
             (Hold::Shared | Hold::Exclusive, _) => true,
         };
-        if !keep || self.remembered.len() == REMEMBERED_MAX {
+        if !keep || rules.quiet || self.remembered.len() == REMEMBERED_MAX {
             return answer(&request, Answer::Dropped, out);
         }
         self.remembered.push(request);

@@ -2,11 +2,12 @@
 //!
 //! This file has the state and the choice of the next operation. `give` gives the line up. `ask`
 //! handles completed operations, invalidation requests and answers. `pledge` takes shared lines
-//! over. `rename` serves models.
+//! over. `recover` resolves what a dead node left open. `rename` serves models.
 
 mod ask;
 mod give;
 mod pledge;
+mod recover;
 mod rename;
 #[cfg(test)]
 mod unused;
@@ -209,6 +210,8 @@ impl Line {
                 _ => {}
             },
             Event::Unsent(to) => self.unask(to, out),
+            Event::LetGo => self.send_away(Answer::Dropped, out),
+            Event::Lost(dead) => self.lost(rules, dead, copy, out),
             Event::Serve => {}
         }
         self.advance(rules, copy, out);
@@ -244,6 +247,7 @@ impl Line {
                 WordOp::Downgrade | WordOp::DowngradeFor(_) => Hold::Shared,
                 WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::Undo => Hold::Nothing,
                 WordOp::HandOver(_) => Hold::Nothing,
+                WordOp::Inherit(_) => hold,
             },
             Phase::Pledged { .. } | Phase::StandingBack => Hold::Nothing,
             Phase::Rest | Phase::Asking { .. } | Phase::Pausing => hold,

@@ -212,12 +212,17 @@ impl Line {
             }
             return self.report(pledged, true, out);
         }
-        debug_assert!(old.exclusive().is_none(), "a pledged bit keeps the exclusive field at zero");
+        // The bit of a dead pledger is cleared without this node, so another writer may come.
+        debug_assert!(
+            old.exclusive().is_none() || rules.survive,
+            "a pledged bit keeps the exclusive field at zero"
+        );
         let newcomers = old.shared().without(self.me).less(pledged);
         strict_assert!(!newcomers.contains(self.me));
         // The compare-and-swap found new readers. They get a request as well, and each round leaves
         // fewer nodes that can join. A queued writer comes before this one, so this node gives up.
-        if newcomers.is_empty() || !self.remembered.is_empty() {
+        let refused = rules.quiet || (rules.survive && old.exclusive().is_some());
+        if newcomers.is_empty() || !self.remembered.is_empty() || refused {
             self.give_up(pledged, out);
             return self.pause(rules, out);
         }

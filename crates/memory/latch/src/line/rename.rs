@@ -61,6 +61,7 @@ impl WordOp {
     pub fn renamed(self, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> WordOp {
         match self {
             WordOp::HandOver(to) => WordOp::HandOver(name(to)),
+            WordOp::Inherit(word) => WordOp::Inherit(word.renamed(name)),
             WordOp::DowngradeFor(reader) => WordOp::DowngradeFor(name(reader)),
             WordOp::TakeOver(from) => WordOp::TakeOver(from.renamed(name)),
             WordOp::UpgradeOver(from) => WordOp::UpgradeOver(from.renamed(name)),

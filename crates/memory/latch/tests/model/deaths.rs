@@ -22,6 +22,9 @@ impl World {
     /// A node dies. `lost`: its requests and operations in flight have no effect.
     pub(crate) fn die(&mut self, at: usize, lost: bool) {
         self.deaths = self.deaths.saturating_sub(1);
+        if self.recovery.is_some() {
+            return self.die_to_be_recovered(at);
+        }
         let node = &mut self.nodes[at];
         let dead = node.id;
         let serves =

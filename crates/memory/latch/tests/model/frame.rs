@@ -5,8 +5,12 @@ use latchwork_latch::{Hold, LocalCopy, Want};
 /// The content of a copy of the line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Bytes {
-    /// The last write is missing.
+    /// A write is missing that some node has seen. After a death: that a living node has seen, or
+    /// has done.
     Stale,
+    /// Only writes of the mortal node are missing, and no other node has seen these. The numbers
+    /// put such contents in their order. Only in settings with recovery (`recovery.rs`).
+    Unseen(u8),
     /// All writes are in the copy.
     Latest,
 }
@@ -18,6 +22,9 @@ pub(crate) struct Frame {
     pub(crate) hold: Hold,
     /// Stale when local code may do nothing with it.
     pub(crate) bytes: Bytes,
+    /// Memory lacks a write of this node, or what came with the place of a dead giver. Only in
+    /// settings with recovery: elsewhere, all bytes of an exclusive copy are written back.
+    pub(crate) dirty: bool,
     /// Local code is about to use the frame.
     pub(crate) reserved: bool,
     /// The priority with which a starved writer won the line.
@@ -31,6 +38,7 @@ impl Frame {
     pub(crate) const EMPTY: Frame = Frame {
         hold: Hold::Nothing,
         bytes: Bytes::Stale,
+        dirty: false,
         reserved: false,
         starved: 0,
         locked: None,
@@ -45,6 +53,8 @@ pub(crate) struct Copy<'a> {
     /// Locks have an effect.
     pub(crate) locks: bool,
     pub(crate) incoming: Bytes,
+    /// The oldest content that local code may use.
+    pub(crate) least: Bytes,
     pub(crate) stale: bool,
 }
 
@@ -89,13 +99,14 @@ impl LocalCopy for Copy<'_> {
         self.frame.starved = 0;
         self.frame.hold = hold;
         self.frame.bytes = self.incoming;
-        self.stale |= self.incoming == Bytes::Stale;
+        self.frame.dirty = false;
+        self.stale |= self.incoming < self.least;
         self.give_to_local_code();
     }
 
     fn promote(&mut self) {
         self.frame.hold = Hold::Exclusive;
-        self.stale |= self.frame.bytes == Bytes::Stale;
+        self.stale |= self.frame.bytes < self.least;
         self.give_to_local_code();
     }
 
@@ -107,7 +118,7 @@ impl LocalCopy for Copy<'_> {
 
     fn restore(&mut self) {
         self.frame.hold = Hold::Shared;
-        self.stale |= self.frame.bytes == Bytes::Stale;
+        self.stale |= self.frame.bytes < self.least;
         self.give_to_local_code();
     }
 

@@ -138,7 +138,7 @@ fn is_content(world: &World) -> bool {
         let idle = node.line.is_at_rest() && node.flights.is_empty() && !node.frame.reserved;
         node.dead || idle
     };
-    world.wire.is_empty() && world.nodes.iter().all(at_rest)
+    world.wire.is_empty() && !world.is_recovering() && world.nodes.iter().all(at_rest)
 }
 
 /// The states that reach one of `goals` over the edges, given as (to, from).

@@ -10,6 +10,9 @@
 //!   switches.rs  the discipline under each position of the switches of `Rules`
 //!   takeover.rs  the same for shared lines that are taken over by pledge
 //!   departed.rs  nodes that die, and requests that are not sent; deaths.rs: the steps of a death
+//!   recovery.rs, recovered.rs    the steps of a recovery from a death, and what holds with it;
+//!                recovery_rows.rs: what becomes of each state at a death;
+//!                round.rs: the places of nodes in it
 //!   locks.rs     locks of transactions, which keep a line: single runs, and searches
 //!   larger.rs    searches that take long
 //!   story.rs     a path as text
@@ -33,8 +36,12 @@ mod locks;
 mod names;
 mod questions;
 mod races;
+mod recovered;
+mod recovery;
+mod recovery_rows;
 mod refuted;
 mod requests;
+mod round;
 mod script;
 mod setting;
 mod story;

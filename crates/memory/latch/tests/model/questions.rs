@@ -3,6 +3,7 @@
 use latchwork_latch::{InvalidationRequest, LatchMessage};
 use latchwork_verbs::ComputeNodeId;
 
+use crate::round::Round;
 use crate::world::{Packet, World};
 
 /// R5: every request without a final answer exists exactly once. The request is in flight, is
@@ -38,6 +39,7 @@ pub(crate) fn questions_are_one(world: &World) -> bool {
                 _ => {}
             }
         }
-        once && (found == node.awaited || (world.spoilt && found & !node.awaited == 0))
+        let lost = world.spoilt || (world.is_recovering() && node.round < Round::Closed);
+        once && (found == node.awaited || (lost && found & !node.awaited == 0))
     })
 }

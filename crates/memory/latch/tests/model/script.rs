@@ -6,6 +6,7 @@ use stateright::Model;
 
 use crate::client::Client;
 use crate::frame::Bytes;
+use crate::recovery::Stride;
 use crate::setting::{Setting, Step};
 use crate::world::{Flight, Node, Packet, Stage, World};
 
@@ -31,6 +32,14 @@ impl Script {
     /// The same nodes, which take shared lines over by pledge.
     pub(crate) fn with_takeover(mut self) -> Self {
         self.setting.rules.takeover = true;
+        self
+    }
+
+    /// The same nodes, which recover the line when node `mortal` dies.
+    pub(crate) fn recovering(mut self, mortal: u8) -> Self {
+        self.setting.clients[usize::from(Self::at(mortal))].mortal = true;
+        self.setting = self.setting.recovering();
+        self.world = self.setting.first();
         self
     }
 
@@ -110,6 +119,40 @@ impl Script {
     /// Node `id` dies, and nothing of it is in flight.
     pub(crate) fn die(&mut self, id: u8) {
         self.take(Step::Die { at: Self::at(id), lost: true });
+    }
+
+    /// Node `id` dies. What it has sent may take effect until the fence.
+    pub(crate) fn die_to_be_recovered(&mut self, id: u8) {
+        self.take(Step::Die { at: Self::at(id), lost: false });
+    }
+
+    /// The next part of the operation in flight takes effect.
+    pub(crate) fn progress(&mut self, id: u8) {
+        self.take(Step::Progress { at: Self::at(id), flight: 0 });
+    }
+
+    /// A step of the recovery.
+    pub(crate) fn stride(&mut self, stride: Stride) {
+        assert!(self.may(stride), "{stride:?} is not possible");
+        self.take(Step::Recover(stride));
+    }
+
+    /// All living nodes let go of the dead node, and close.
+    pub(crate) fn close_all(&mut self) {
+        let living = |node: &&Node| !node.dead;
+        let living: Vec<u8> = self.world.nodes.iter().filter(living).map(|n| n.id.get()).collect();
+        let each = || living.iter().map(|&id| Self::at(id));
+        each().for_each(|at| self.stride(Stride::LetGo { at }));
+        while let Some(packet) = (0..self.world.wire.len()).next() {
+            self.take(Step::Deliver { packet: packet as u16 });
+        }
+        each().for_each(|at| self.stride(Stride::Mark { at }));
+        each().for_each(|at| self.stride(Stride::Close { at }));
+    }
+
+    /// Whether the step of the recovery is possible.
+    pub(crate) fn may(&self, stride: Stride) -> bool {
+        self.world.strides().any(|other| other == stride)
     }
 
     /// Node `from` is notified that its request to node `to`, which is dead, was not sent.
@@ -231,6 +274,10 @@ impl Script {
         self.node(id).line.is_pledged()
     }
 
+    pub(crate) fn is_remembering(&self, id: u8) -> bool {
+        self.node(id).line.has_requests()
+    }
+
     pub(crate) fn is_pausing(&self, id: u8) -> bool {
         self.node(id).pausing
     }
@@ -254,6 +301,11 @@ impl Script {
             word = word.plus(LatchWord::shared_by(node(id)).bits());
         }
         assert_eq!(self.world.word, word);
+    }
+
+    /// The content of the frame of node `id`.
+    pub(crate) fn bytes(&self, id: u8) -> Bytes {
+        self.node(id).frame.bytes
     }
 
     /// The number of messages in flight.

@@ -9,8 +9,10 @@ use latchwork_verbs::ComputeNodeId;
 use stateright::{Model, Property};
 
 use crate::client::Client;
-use crate::frame::{Bytes, Frame};
+use crate::frame::Frame;
 use crate::questions::questions_are_one;
+use crate::recovery::Stride;
+use crate::round::Recovery;
 use crate::symmetry;
 use crate::world::{Breach, Fault, Node, Stage, World};
 
@@ -41,6 +43,8 @@ pub(crate) struct Setting {
     pub(crate) breach: Option<Breach>,
     /// This many of the nodes that may die do die.
     pub(crate) deaths: u8,
+    /// The living nodes recover the line of the one node that may die.
+    pub(crate) recovers: bool,
 }
 
 /// One step of the world.
@@ -60,6 +64,7 @@ pub(crate) enum Step {
     Refuse { packet: u16 },
     Deliver { packet: u16 },
     Renege { at: u8 },
+    Recover(Stride),
 }
 
 impl Setting {
@@ -80,6 +85,7 @@ impl Setting {
             blind: false,
             breach: None,
             deaths: 0,
+            recovers: false,
         }
     }
 
@@ -113,6 +119,13 @@ impl Setting {
         self
     }
 
+    /// The mortal client dies at any time, and the others recover.
+    pub(crate) fn recovering(mut self) -> Self {
+        self.rules.survive = true;
+        self.recovers = true;
+        self.dying(1)
+    }
+
     /// The world before the first step.
     pub(crate) fn first(&self) -> World {
         let &Setting { failures, blind, breach, deaths, .. } = self;
@@ -120,7 +133,9 @@ impl Setting {
         for (node, client) in world.nodes.iter_mut().zip(&self.clients) {
             node.no_wait = client.no_wait;
         }
-        World { failures, blind, breach, deaths, ..world }
+        let mortal = self.clients.iter().filter(|client| client.mortal && self.recovers);
+        let recovery = mortal.map(|client| Recovery::of(client.id)).next();
+        World { failures, blind, breach, deaths, recovery, ..world }
     }
 
     /// Whether a world can be spoilt later than at a death: a living node requests the line from a
@@ -141,6 +156,7 @@ impl Setting {
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
             Step::Fail { .. } | Step::Renege { .. } | Step::Lock { .. } => false,
             Step::Die { .. } => false,
+            Step::Recover(_) => true,
         }
     }
 
@@ -156,7 +172,9 @@ impl Setting {
                 continue;
             }
             if client.mortal && world.deaths > 0 {
-                steps.extend([false, true].map(|lost| Step::Die { at, lost }));
+                // With recovery, each message may be lost by itself.
+                let lost = [false, true].into_iter().filter(|lost| !(*lost && self.recovers));
+                steps.extend(lost.map(|lost| Step::Die { at, lost }));
             }
             if world.failures > 0 {
                 let whole =
@@ -206,6 +224,7 @@ impl Setting {
                 steps.push(Step::Evict { at });
             }
         }
+        steps.extend(world.strides().map(Step::Recover));
         for (packet, sent) in world.wire.iter().enumerate() {
             let same = packet > 0 && world.wire[packet - 1] == *sent;
             let packet = packet as u16;
@@ -243,7 +262,9 @@ impl Setting {
             Step::Progress { at, flight } => next.progress(rules, at.into(), flight.into()),
             Step::Deliver { packet } => next.deliver(rules, packet.into()),
             Step::Renege { at } => next.renege(rules, at.into()),
+            Step::Recover(stride) => next.stride(rules, stride),
         }
+        next.settle_recovery();
         (next != *world).then(|| symmetry::representative(next, &self.groups))
     }
 
@@ -291,16 +312,23 @@ impl Model for Setting {
                 Property::always("rest is rest", |_, world| rest_is_rest(world)),
                 Property::always("machine and frame agree", |_, world| frames_agree(world)),
                 Property::always("nothing is put off", nothing_is_put_off),
+                Property::always("memory has what the holder got", |_, world: &World| {
+                    world.memory_has_what_the_holder_got()
+                }),
+                Property::always("nothing of the dead is left", |_, world: &World| {
+                    world.nothing_of_the_dead_is_left()
+                }),
             ]);
         }
         properties
     }
 }
 
-/// Every node that may read has the last write.
+/// Every node that may read has the last write. After a death: all that living nodes have read or
+/// written.
 fn no_stale_copy(world: &World) -> bool {
     let mut frames = world.nodes.iter().map(|node| node.frame);
-    frames.all(|frame| frame.hold == Hold::Nothing || frame.bytes == Bytes::Latest)
+    frames.all(|frame| frame.hold == Hold::Nothing || frame.bytes >= world.least())
 }
 
 fn writer_or_readers(world: &World) -> bool {
@@ -399,11 +427,11 @@ fn nothing_is_put_off(setting: &Setting, world: &World) -> bool {
             self.0
         }
     }
-    world.nodes.iter().all(|node| {
+    world.nodes.iter().enumerate().all(|(at, node)| {
         let mut line = node.line.clone();
         let mut out: Vec<Action> = Vec::new();
         line.step(
-            &setting.rules,
+            &world.rules_of(&setting.rules, at),
             Event::Serve,
             &mut Any(!node.frame.reserved, node.frame.starved, node.frame.locked),
             &mut out,

@@ -6,6 +6,7 @@ use latchwork_latch::{GrantMode, Hold, LatchMessage, LatchWord, RequestKind, Wan
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::Bytes;
+use crate::recovery::Stride;
 use crate::setting::{Setting, Step};
 use crate::world::{Flight, Node, Packet, Stage, World};
 
@@ -60,6 +61,20 @@ fn happening(world: &World, step: Step) -> String {
             let Packet { to, message, .. } = &world.wire[usize::from(packet)];
             format!("{} was not sent to {to:?}", content(message))
         }
+        Step::Recover(stride) => match stride {
+            Stride::Fence => "nothing of the dead node takes effect any more".to_owned(),
+            Stride::LetGo { at } => format!("{:?} lets go, and sends its first marks", id(at)),
+            Stride::Mark { at } => {
+                format!("{:?} has all first marks, and sends its second", id(at))
+            }
+            Stride::Close { at } => {
+                format!("{:?} has all marks: what is open to it is lost", id(at))
+            }
+            Stride::MendBit => "the dead node's bit is cleared".to_owned(),
+            Stride::MendField => "the dead node's field is cleared".to_owned(),
+            Stride::Look => "the dead node's bit is found, to be cleared".to_owned(),
+            Stride::Forget => "the dead node is forgotten".to_owned(),
+        },
         Step::Renege { at } => format!("{:?} breaks its pledge: {:?}", id(at), world.breach),
         Step::Deliver { packet } => {
             let Packet { to, message, .. } = &world.wire[usize::from(packet)];
@@ -120,6 +135,7 @@ fn effects_on(old: &Node, new: &Node) -> Vec<String> {
 fn bytes(bytes: Bytes) -> &'static str {
     match bytes {
         Bytes::Stale => "stale",
+        Bytes::Unseen(_) => "older, but unseen",
         Bytes::Latest => "latest",
     }
 }

@@ -116,6 +116,7 @@ fn rename_node(node: &Node, name: &impl Fn(ComputeNodeId) -> ComputeNodeId) -> N
         pledged: node.pledged.map(|(to, seq)| (name(to), seq)),
         no_wait: node.no_wait,
         dead: node.dead,
+        round: node.round,
     }
 }
 
@@ -124,6 +125,7 @@ fn rename_packet(packet: &Packet, name: &impl Fn(ComputeNodeId) -> ComputeNodeId
         to: name(packet.to),
         message: packet.message.renamed(name),
         forwarded: packet.forwarded,
+        sender: packet.sender.map(|(id, round)| (name(id), round)),
     }
 }
 

@@ -15,6 +15,7 @@ use latchwork_latch::{
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Copy, Frame};
+use crate::round::{Recovery, Round};
 
 /// The maximum number of operations of one node in flight. The discipline needs one (R1). Without
 /// R2, a refused reader has its undo in flight beside the next operation.
@@ -62,6 +63,8 @@ pub(crate) struct Packet {
     pub(crate) to: ComputeNodeId,
     pub(crate) message: LatchMessage,
     pub(crate) forwarded: Option<Bytes>,
+    /// The sender, and its place in the recovery; `None` in settings without recovery.
+    pub(crate) sender: Option<(ComputeNodeId, Round)>,
 }
 
 /// Whether this is a request to the node to which the requester sent it first. A request that was
@@ -92,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) no_wait: bool,
     /// The node has died, and does nothing any more.
     pub(crate) dead: bool,
+    /// The node's place in the recovery from a death.
+    pub(crate) round: Round,
 }
 
 /// A fault that must never happen, and is visible in a single step.
@@ -144,6 +149,8 @@ pub(crate) struct World {
     pub(crate) breach: Option<Breach>,
     /// The number of nodes that may still die.
     pub(crate) deaths: u8,
+    /// The recovery from a death; `None` in settings without recovery.
+    pub(crate) recovery: Option<Recovery>,
     /// A node has died that owed other nodes an answer or a report. These nodes may wait without
     /// end.
     pub(crate) spoilt: bool,
@@ -174,6 +181,22 @@ pub(crate) enum Breach {
     ForgetsItsCopy,
     /// A lock is not reported to the machine, which keeps requests queued.
     LocksSilently,
+    /// The dead holder's field is cleared before all living nodes have claimed.
+    MendsBeforeClaims,
+    /// The first marks of all nodes end the round.
+    OneRound,
+    /// A node sends its second marks while a forward of its own is in doubt.
+    MarksInDoubt,
+    /// The dead node is forgotten when the word has nothing of it and all have claimed.
+    ForgetsAtOnce,
+    /// A node that takes the place of its dead giver takes its copy for clean.
+    InheritsClean,
+    /// A reader whose giver died before its downgrade drops its copy.
+    DropsUnsettledCopy,
+    /// A node that has pledged to the dead node takes its copy back, and does not look at the word.
+    RestoresBlindly,
+    /// The word is mended by an addition of what it should lose.
+    MendsByAddition,
 }
 
 impl World {
@@ -193,6 +216,7 @@ impl World {
                 pledged: None,
                 no_wait: false,
                 dead: false,
+                round: Round::Apart,
             }
         };
         World {
@@ -205,6 +229,7 @@ impl World {
             blind: false,
             breach: None,
             deaths: 0,
+            recovery: None,
             spoilt: false,
         }
     }
@@ -248,6 +273,10 @@ impl World {
 
     /// Local code writes: from now on every other copy lacks the last write.
     pub(crate) fn write(&mut self, at: usize) {
+        self.nodes[at].frame.dirty = self.recovery.is_some();
+        if self.recovery.is_some_and(|recovery| recovery.mortal == self.nodes[at].id) {
+            return self.write_unseen(at);
+        }
         self.memory = Bytes::Stale;
         for (other, node) in self.nodes.iter_mut().enumerate() {
             node.frame.bytes = if other == at { Bytes::Latest } else { Bytes::Stale };
@@ -313,7 +342,8 @@ impl World {
                 moving.stage = Stage::Atomic;
             }
             Stage::Atomic => {
-                if is_misapplied(self.word, moving.op, id) {
+                let looks = moving.op == WordOp::Poll && self.recovery.is_some();
+                if is_misapplied(self.word, moving.op, id) && !looks {
                     self.blame(Fault::Misapplied(id, moving.op));
                 }
                 self.check_takeover(moving.op, id);
@@ -325,7 +355,7 @@ impl World {
                 };
                 moving.source = Bytes::Stale;
                 // The bytes that a refused node reads are never used.
-                if has_acquired(moving) {
+                if has_acquired(moving, id) {
                     moving.bytes = self.memory;
                 }
                 moving.stage = Stage::Report;
@@ -333,11 +363,14 @@ impl World {
             Stage::Inspect => match self.inspect(moving.op, id) {
                 Some(WordProbe::Over { old }) => {
                     (moving.old, moving.source, moving.stage) = (old, Bytes::Stale, Stage::Report);
-                    if has_acquired(moving) {
+                    if has_acquired(moving, id) {
                         moving.bytes = self.memory;
                     }
                 }
-                Some(WordProbe::Again) if moving.op.writes_back() => {
+                Some(WordProbe::Again)
+                    if moving.op.writes_back_under(rules)
+                        && (self.recovery.is_none() || moving.source != Bytes::Stale) =>
+                {
                     (moving.bytes, moving.stage) = (moving.source, Stage::WriteBack);
                 }
                 Some(WordProbe::Again) => moving.stage = Stage::Atomic,
@@ -348,6 +381,12 @@ impl World {
                 if self.breach == Some(Breach::ReleasesItself) && moving.op == WordOp::ReleaseShared
                 {
                     return;
+                }
+                // What the dead giver did not write back.
+                if moving.op == WordOp::Inherit(moving.old)
+                    && self.breach != Some(Breach::InheritsClean)
+                {
+                    self.nodes[at].frame.dirty = true;
                 }
                 let event = Event::Completed { op: moving.op, old: moving.old };
                 return self.feed(rules, at, event, moving.bytes);
@@ -361,7 +400,7 @@ impl World {
 
     /// A takeover that succeeds clears only bits that are pledged to its sender, and its own bit.
     fn check_takeover(&mut self, op: WordOp, by: ComputeNodeId) {
-        if op.expected(by) != Some(self.word) {
+        if op.expected(by) != Some(self.word) || matches!(op, WordOp::Inherit(_)) {
             return;
         }
         // A dead node has no machine, but its pledge stays.
@@ -393,7 +432,7 @@ impl World {
 
     /// A message arrives.
     pub(crate) fn deliver(&mut self, rules: &Rules, packet: usize) {
-        let Packet { to, message, forwarded } = self.wire.remove(packet);
+        let Packet { to, message, forwarded, .. } = self.wire.remove(packet);
         let at = self.nodes.iter().position(|node| node.id == to).expect("checked when sent");
         match &message {
             LatchMessage::Request(_) => {}
@@ -435,9 +474,10 @@ impl World {
     pub(crate) fn feed(&mut self, rules: &Rules, at: usize, event: Event, incoming: Bytes) {
         let mut out = Vec::new();
         let locks = self.breach != Some(Breach::IgnoresLocks);
+        let (rules, least) = (&self.rules_of(rules, at), self.least());
         let Node { id, line, frame, wanted, no_wait, .. } = &mut self.nodes[at];
         let (id, no_wait) = (*id, *no_wait);
-        let mut copy = Copy { frame, wanted, no_wait, locks, incoming, stale: false };
+        let mut copy = Copy { frame, wanted, no_wait, locks, incoming, least, stale: false };
         let step = AssertUnwindSafe(|| line.step(rules, event, &mut copy, &mut out));
         match catch_unwind(step) {
             Ok(()) if copy.stale => self.blame(Fault::StalePublished(id)),
@@ -472,17 +512,17 @@ impl World {
                         }
                         self.nodes[at].awaited |= 1 << to.index();
                     } else if let LatchMessage::Request(request) = &message {
-                        self.breach_of_questions(request, to);
+                        self.breach_of_questions(at, request, to);
                     }
                     if let LatchMessage::Pledged { by, seq, .. } = message
                         && self.nodes[at].pledged.replace((to, seq)).is_some()
                     {
                         self.blame(Fault::PledgesMixedUp(by));
                     }
-                    self.send(Packet { to, message, forwarded: None });
+                    self.send(at, to, message, None);
                 }
                 Action::Forward { request, message } => {
-                    self.send(Packet { to: request.from, message, forwarded: Some(bytes) });
+                    self.send(at, request.from, message, Some(bytes));
                 }
                 Action::Pause { .. } | Action::ReleaseHoldOff { .. } => {
                     self.nodes[at].pausing = true
@@ -498,21 +538,40 @@ impl World {
     }
 
     /// The messages that a breach sends in addition when a request is sent on.
-    fn breach_of_questions(&mut self, request: &InvalidationRequest, to: ComputeNodeId) {
+    fn breach_of_questions(&mut self, at: usize, request: &InvalidationRequest, to: ComputeNodeId) {
         let InvalidationRequest { from, asked, seq, .. } = *request;
         let refusal = LatchMessage::Answer { asked, seq, answer: Answer::Dropped };
         match self.breach {
             Some(Breach::SendsOnTwice) => {
-                self.send(Packet { to, message: LatchMessage::Request(*request), forwarded: None });
+                self.send(at, to, LatchMessage::Request(*request), None);
             }
             Some(Breach::RefusesWhatItSendsOn) => {
-                self.send(Packet { to: from, message: refusal, forwarded: None });
+                self.send(at, from, refusal, None);
             }
             _ => {}
         }
     }
 
-    fn send(&mut self, packet: Packet) {
+    fn send(
+        &mut self,
+        at: usize,
+        to: ComputeNodeId,
+        message: LatchMessage,
+        forwarded: Option<Bytes>,
+    ) {
+        let Node { id, round, .. } = self.nodes[at];
+        let sender = self.is_marked().then_some((id, round));
+        let mut packet = Packet { to, message, forwarded, sender };
+        if self.recovery.is_some() && self.is_dead(packet.to) {
+            let LatchMessage::Request(request) = packet.message else { return };
+            if request.from != id || round < Round::Closed {
+                return;
+            }
+            // The node keeps the dead one out, so its engine answers.
+            let InvalidationRequest { asked, seq, .. } = request;
+            packet.message = LatchMessage::Answer { asked, seq, answer: Answer::Dropped };
+            packet.to = id;
+        }
         if !self.nodes.iter().any(|node| node.id == packet.to) {
             return self.blame(Fault::AskedNobody(packet.to));
         }
@@ -524,13 +583,15 @@ impl World {
     }
 
     fn post(&mut self, rules: &Rules, at: usize, op: WordOp, bytes: Bytes) {
-        let Node { id, flights, .. } = &mut self.nodes[at];
+        let Node { id, flights, frame, .. } = &mut self.nodes[at];
         let id = *id;
         if flights.is_full() {
             return self.blame(Fault::OutOfRoom(id));
         }
         let alone = flights.is_empty();
-        let (stage, bytes) = if op.writes_back() {
+        let clean = self.recovery.is_some() && !frame.dirty;
+        let (stage, bytes) = if op.writes_back_under(rules) && !clean {
+            frame.dirty = false;
             (Stage::WriteBack, bytes)
         } else {
             (Stage::Atomic, Bytes::Stale)
@@ -544,8 +605,10 @@ impl World {
 }
 
 /// Whether the operation, whose atomic has landed, reads the line for use.
-fn has_acquired(flight: Flight) -> bool {
+fn has_acquired(flight: Flight, me: ComputeNodeId) -> bool {
     match flight.op {
+        // A look after a death: the node owns the line already.
+        WordOp::Poll if flight.old.exclusive() == Some(me) => true,
         WordOp::AcquireShared | WordOp::Poll => flight.old.exclusive().is_none(),
         WordOp::AcquireExclusive => flight.old == LatchWord::FREE,
         WordOp::TakeOver(pledged) => flight.old == LatchWord::shared_among(pledged),
@@ -564,7 +627,8 @@ fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
         WordOp::AcquireExclusive
         | WordOp::Upgrade
         | WordOp::TakeOver(_)
-        | WordOp::UpgradeOver(_) => false,
+        | WordOp::UpgradeOver(_)
+        | WordOp::Inherit(_) => false,
         WordOp::ReleaseExclusive | WordOp::HandOver(_) => !owner,
         WordOp::Downgrade => !owner || own_bit,
         WordOp::DowngradeFor(reader) => !owner || own_bit || word.shared().contains(reader),
