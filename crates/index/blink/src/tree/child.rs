@@ -21,8 +21,8 @@ pub(super) struct Child<'m> {
 }
 
 impl Child<'_> {
-    /// A descent of the slow path that begins at this page. Keys move only to the right, so a page
-    /// that was on the path to a key leads to the key permanently.
+    /// A descent of the slow path that begins at this page, or at the root if the page has left the
+    /// tree since.
     #[inline]
     pub(super) fn descent(self) -> Descent {
         Descent::new(self.addr, (self.level != ANY_LEVEL).then_some(self.level))
