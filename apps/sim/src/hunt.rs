@@ -32,8 +32,6 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
     let json = arguments.output.destination()?;
     directory_to_write("--out", &arguments.shrink.out)?;
     panics::tell_each_place_once();
-    let many = if jobs == 1 { "world" } else { "worlds" };
-    say(&format!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}"));
 
     let clock = Clock::start();
     let (begin, until) = (clock.now(), clock.now() + length);
@@ -50,6 +48,10 @@ pub(crate) fn hunt(arguments: &HuntArgs) -> Result<bool, AppError> {
             true
         }
     });
+    // The signals are handled by now: what starts the hunt may stop it once it reads this line.
+    let many = if jobs == 1 { "world" } else { "worlds" };
+    say(&format!("hunt: from seed {from_seed}, {jobs} {many} at a time, {length:?}"));
+
     let go_on = || {
         // Relaxed: no other memory depends on the flag and on the count.
         let goes_on = clock.now() < until && !is_stopped.load(Ordering::Relaxed);
