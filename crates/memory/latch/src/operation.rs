@@ -119,15 +119,14 @@ impl WordOp {
         }
     }
 
-    /// Whether the batch writes changes back before the atomic verb.
-    pub fn writes_back(self) -> bool {
-        matches!(self, WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_))
-    }
-
-    /// Whether the batch writes changes back under these rules: with
-    /// [`Rules::survive`](crate::Rules::survive), that of a hand-over does too.
-    pub fn writes_back_under(self, rules: &Rules) -> bool {
-        self.writes_back() || (rules.survive && matches!(self, WordOp::HandOver(_)))
+    /// Whether the batch writes changes back before the atomic verb. The batch of a hand-over does
+    /// so with [`Rules::survive`](crate::Rules::survive) only.
+    pub fn writes_back(self, rules: &Rules) -> bool {
+        match self {
+            WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_) => true,
+            WordOp::HandOver(_) => rules.survive,
+            _ => false,
+        }
     }
 
     /// Whether the operation has `id` in the word that it expects or leaves: as the receiver of the

@@ -126,7 +126,8 @@ impl Selcc {
         match action {
             Action::Post(op) => {
                 let frame = site.local.frame.expect("a line whose word is operated on has a frame");
-                let posted = site.in_flight.post(worker, addr, frame, op, group.take());
+                let posted =
+                    site.in_flight.post(worker, addr, frame, op, &self.rules, group.take());
                 site.local.frame_in_verb = posted?;
                 Ok(())
             }
@@ -140,10 +141,12 @@ impl Selcc {
                 let frame = site.local.frame.expect("who forwards a line has it");
                 let local = node.buffer(frame);
                 let dirty = match &message {
-                    LatchMessage::Grant { mode: GrantMode::Exclusive, .. } => {
+                    LatchMessage::Grant { mode: GrantMode::Exclusive, .. }
+                        if !self.rules.survive =>
+                    {
                         node.cache().frame(frame).dirty()
                     }
-                    // The giver writes the dirty bytes back when it grants a shared copy.
+                    // The giver writes the dirty bytes back itself.
                     _ => DirtyBounds::EMPTY,
                 };
                 let body = LineMessage { dirty, message }.encode();

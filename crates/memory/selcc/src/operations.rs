@@ -16,7 +16,7 @@ use std::cell::RefCell;
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
-use latchwork_latch::{Action, LatchWord, WordOp, WordProbe, WordVerb};
+use latchwork_latch::{Action, LatchWord, Rules, WordOp, WordProbe, WordVerb};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, WorkRequest as Verb};
 use slab::Slab;
@@ -46,6 +46,9 @@ impl Tag {
     }
 }
 
+/// The rules under which most operations write back.
+const SURVIVE: Rules = Rules { survive: true, ..Rules::DISCIPLINE };
+
 /// A word operation with its forwards.
 #[derive(Debug)]
 struct Group {
@@ -70,7 +73,7 @@ impl Group {
         assert!(self.tries <= TRIES_MAX, "the word is probed without an end: {self:?}");
         assert!(self.op.is_some() || self.tries == 0, "only an operation is probed: {self:?}");
         assert!(
-            self.dirty.is_empty() || self.op.is_some_and(|(op, _)| op.writes_back()),
+            self.dirty.is_empty() || self.op.is_some_and(|(op, _)| op.writes_back(&SURVIVE)),
             "bytes go to memory with an operation that does not write back: {self:?}"
         );
         let evicts = self.op.is_some_and(|(op, _)| op == WordOp::ReleaseExclusive);
@@ -138,10 +141,14 @@ impl Operations {
         addr: GlobalAddr,
         id: FrameId,
         op: WordOp,
+        rules: &Rules,
         mut group: Option<usize>,
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr);
-        let dirty = if op.writes_back() { worker.take_dirty(id) } else { DirtyBounds::EMPTY };
+        let dirty = match op.writes_back(rules) {
+            true => worker.take_dirty(id),
+            false => DirtyBounds::EMPTY,
+        };
         strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
         strict_assert!(
             dirty.range().end <= worker.node.cache().line_size(),

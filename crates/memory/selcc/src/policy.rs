@@ -9,7 +9,7 @@ use crate::settings::SelccSettings;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// The rules of the line machine. The settings of a node replace `forwarding`, `takeover`,
-    /// `aging`, `starved_at` and `gives_back`, so a policy does not decide those.
+    /// `survive`, `aging`, `starved_at` and `gives_back`, so a policy does not decide those.
     pub rules: Rules,
     /// Whether the node keeps a line after the access, until another node requests the line or its
     /// frame is needed (SELCC 4.1).
@@ -48,9 +48,9 @@ impl Policy {
 
     /// The rules of the line machine: those of the policy, changed by the settings.
     pub(crate) fn rules(&self, node: &NodeSettings, settings: &SelccSettings) -> Rules {
-        let SelccSettings { forwarding, takeover, aging, .. } = *settings;
+        let SelccSettings { forwarding, takeover, survive, aging, .. } = *settings;
         let starved_at = if settings.priority_matching { settings.starved_at } else { 0 };
         let gives_back = self.lazy_release && aging && node.release == Release::Adaptive;
-        Rules { forwarding, takeover, aging, starved_at, gives_back, ..self.rules }
+        Rules { forwarding, takeover, survive, aging, starved_at, gives_back, ..self.rules }
     }
 }

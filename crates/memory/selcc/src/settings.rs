@@ -81,6 +81,11 @@ latchwork_engine::settings! {
     /// at once. Off: each sharer releases its own copy (SELCC 4.4.3).
     takeover: bool = true, "takeover" behind "linger"
         "Whether a writer takes shared lines over with one operation, by pledges, instead of a release of each sharer (SELCC 4.4.3)" ["off"];
+    /// Whether a holder that hands a line over also writes its changes back. Then the death of a
+    /// node takes only what that node wrote and no other node has seen. Off: the changes travel
+    /// with the line.
+    survive: bool = false, "survive"
+        "Whether a hand-over writes the changes back too, so that the death of a node takes only what no other node has seen" ["on"];
 
     @unnamed
     /// A mistake in the rules that a test plants, to show that checks detect the harm.

@@ -368,7 +368,7 @@ impl World {
                     }
                 }
                 Some(WordProbe::Again)
-                    if moving.op.writes_back_under(rules)
+                    if moving.op.writes_back(rules)
                         && (self.recovery.is_none() || moving.source != Bytes::Stale) =>
                 {
                     (moving.bytes, moving.stage) = (moving.source, Stage::WriteBack);
@@ -590,7 +590,7 @@ impl World {
         }
         let alone = flights.is_empty();
         let clean = self.recovery.is_some() && !frame.dirty;
-        let (stage, bytes) = if op.writes_back_under(rules) && !clean {
+        let (stage, bytes) = if op.writes_back(rules) && !clean {
             frame.dirty = false;
             (Stage::WriteBack, bytes)
         } else {

@@ -67,6 +67,33 @@ fn the_last_of_a_chain_of_owners_writes_back_what_all_of_them_changed() {
     });
 }
 
+/// With `survive`, memory has the line as its present holder got it, and the holder writes back
+/// only what it wrote itself.
+#[test]
+fn memory_has_what_each_owner_of_a_chain_got() {
+    in_every_world(|seed| {
+        let stage = Stage::surviving(4, seed);
+        let line = stage.line();
+        let before = stage.cluster.counters().bytes_written_back;
+        stage.end(pokes(&stage, A, line, 40, 1));
+        assert_eq!(stage.memory(line), expected(&[]), "A's change is A's alone");
+        stage.end(pokes(&stage, B, line, 3, 2));
+        stage.until("A is done", || stage.count(line, settled(A, B)) == 1);
+        assert_eq!(stage.memory(line), expected(&[(40, 1)]));
+        stage.end(pokes(&stage, C, line, 59, 3));
+        stage.until("B is done", || stage.count(line, settled(B, C)) == 1);
+        assert_eq!(stage.memory(line), expected(&[(40, 1), (3, 2)]));
+        stage.pass(A_WHILE);
+        stage.evict_now(C, line);
+        let written = stage.cluster.counters().bytes_written_back - before;
+        assert_eq!(written, 3 * 8, "one word of each");
+        let all = expected(&[(40, 1), (3, 2), (59, 3)]);
+        assert_eq!(stage.memory(line), all);
+        assert_eq!(all_words(&stage, D, line), all);
+        stage.finish();
+    });
+}
+
 /// A line that moves on without another change still has earlier changes to write back.
 #[test]
 fn an_owner_that_changed_nothing_writes_back_what_came_with_the_line() {

@@ -170,6 +170,32 @@ fn a_hand_over_that_is_cut_off_is_made_once() {
     });
 }
 
+/// The second post of a hand-over with a write-back has the bytes of the giver, also when the
+/// receiver has written in the meantime.
+#[test]
+fn a_hand_over_that_is_cut_off_writes_back_what_the_giver_had() {
+    in_every_world(|seed| {
+        for cut in 0..=LONGEST {
+            let stage = Stage::surviving(3, seed);
+            let line = stage.line();
+            stage.write(A, line, 1);
+            let hands = op(A, WordOp::HandOver(id(B)));
+            let gate = stage.hold(Leg::There, line, hands);
+            assert_eq!(stage.write(B, line, 2), 1);
+            stage.until("it is posted", || gate.held() == 1);
+            assert!(gate.cut_off(cut));
+            drop(gate);
+            stage.until("B is settled", || stage.count(line, settled(A, B)) == 1);
+            assert!(stage.memory(line).iter().all(|&word| word == 1), "cut {cut}");
+            assert_eq!(stage.write(C, line, 3), 2);
+            stage.until("C is settled", || stage.count(line, settled(B, C)) == 1);
+            assert!(stage.memory(line).iter().all(|&word| word == 2), "cut {cut}");
+            assert_eq!(stage.read(A, line), 3);
+            stage.finish();
+        }
+    });
+}
+
 /// A cut-off invalidation request is sent again. It counts once, even if both copies arrive.
 #[test]
 fn a_request_that_is_cut_off_is_sent_once() {

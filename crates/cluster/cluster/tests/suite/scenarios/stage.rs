@@ -60,6 +60,13 @@ impl Stage {
         Stage::on(config)
     }
 
+    /// Like [`Stage::new`], with hand-overs that write back.
+    pub(crate) fn surviving(nodes: usize, seed: u64) -> Stage {
+        let mut config = small(nodes, 1, 16, seed);
+        config.selcc.survive = true;
+        Stage::on(config)
+    }
+
     /// Nodes with one worker each, and room for about `frames` lines.
     pub(crate) fn with(nodes: usize, frames: usize, seed: u64) -> Stage {
         Stage::on(small(nodes, 1, frames, seed))
