@@ -71,10 +71,20 @@
 //!
 //! # Recovery
 //!
-//! No recovery of a dead node exists yet. A recovery would add steps between `Forget` and
-//! `Reclaim`. Each step would be an effect with a [`PeerReport`] of its own. The next step would
-//! begin when [`have_all_reported`](ClusterView::have_all_reported) holds for that report. `Forget`
-//! is local: a recovery that needs `Forget` on all nodes would add a report for its end.
+//! With [`PeerRules::recovers`], each compute node takes the steps of [`RecoveryStep`] between
+//! `Forget` and `Reclaim`. A node reports the end of each step. The next step begins when a view
+//! shows the reports of all compute nodes.
+//!
+//! ```text
+//!   LetGo ── all ──► Drain ── all ──► Close ── all ──► Sweep ── one ──► Clear ── all ──► Reclaim
+//! ```
+//!
+//! - The first compute node sweeps. If it dies, the next one sweeps again.
+//! - A step begins only after all members have fenced the dead node, and this node has forgotten
+//!   it.
+//! - A node closes all dead nodes together.
+//! - A compute node that joins in the meantime acts only after all have closed. It takes the steps
+//!   as well, and has nothing to do in them up to `Close`.
 //!
 //! # Example
 //!
@@ -113,9 +123,11 @@
 
 mod peer;
 mod peers;
+mod recovery;
 mod rules;
 mod view;
 
 pub use peers::{PeerEffect, PeerInput, Peers};
+pub use recovery::RecoveryStep;
 pub use rules::PeerRules;
 pub use view::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};

@@ -1,5 +1,6 @@
 //! [`Peer`]: what one node knows of one id, and the progress of the node's own effects for that id.
 
+use crate::recovery::Recovery;
 use crate::{NodeState, NodeView};
 
 /// The state of this node's fabric for one id. The number is the member epoch of a holder.
@@ -68,6 +69,8 @@ pub(crate) struct Peer {
     pub(crate) knows: Progress,
     /// The report that this node has fenced the latest holder.
     pub(crate) fenced: Progress,
+    /// The recovery from the death of the latest holder.
+    pub(crate) recovery: Recovery,
     /// The reclaim of the latest holder.
     pub(crate) reclaim: Progress,
 }
@@ -86,6 +89,7 @@ impl Peer {
             fence: Progress::Open,
             knows: Progress::Open,
             fenced: Progress::Open,
+            recovery: Recovery::new(view.state == NodeState::Dead),
             reclaim: Progress::Open,
         }
     }
@@ -116,7 +120,8 @@ impl Peer {
 
     /// Whether an effect has failed and is worth another attempt.
     pub(crate) fn has_failed(&self) -> bool {
-        let all = [self.fence, self.knows, self.fenced, self.reclaim];
+        let Recovery { effect, report, .. } = self.recovery;
+        let all = [self.fence, self.knows, self.fenced, effect, report, self.reclaim];
         matches!(self.link, Link::Refused(_)) || all.contains(&Progress::Failed)
     }
 
@@ -126,7 +131,8 @@ impl Peer {
         if matches!(self.link, Link::Refused(_)) {
             self.link = Link::None;
         }
-        for progress in [&mut self.knows, &mut self.fenced, &mut self.reclaim] {
+        let Recovery { effect, report, .. } = &mut self.recovery;
+        for progress in [&mut self.knows, &mut self.fenced, effect, report, &mut self.reclaim] {
             progress.reopen();
         }
         // The failed fence stays `Failed` while the fabric forgets the peer. Its attempt still
@@ -149,6 +155,17 @@ impl Peer {
         assert!(is_dead || self.fence == Open, "only a dead node is fenced");
         assert!(is_dead || self.reclaim == Open, "only a dead node is reclaimed");
         assert!(is_dead || !self.is_fenced_by_all, "members fence only a dead node");
+        let recovery = &self.recovery;
+        let is_new = *recovery == Recovery::new(false);
+        assert!(is_dead || is_new, "only the death of a node is recovered");
+        assert!(
+            is_new || *recovery == Recovery::new(true) || self.is_fenced_by_all,
+            "the recovery begins after all members have fenced the node"
+        );
+        assert!(
+            recovery.report == Open || recovery.effect == Progress::Done,
+            "a step is reported after its end"
+        );
         assert!(
             self.fenced == Open || self.fence == Progress::Done,
             "a fence is reported after it is certain"

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 
 use crate::peer::{Link, Peer, Progress};
-use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules};
+use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules, RecoveryStep};
 
 /// An input of a [`Peers`]. The node's driver passes it to [`Peers::step`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,9 @@ pub enum PeerEffect<N> {
         /// free.
         has_left: bool,
     },
+    /// Take this step of the recovery from the death of the peer. The driver takes the steps of
+    /// several peers one after the other.
+    Recover(RecoveryStep, NodeEpoch<N>),
     /// Empty the epoch slot of the dead node, if the slot belongs to this member epoch. Today's
     /// clusters do not check the member epoch, because they never give the id of a dead node to
     /// another node.
@@ -63,6 +66,7 @@ impl<N: Copy> PeerEffect<N> {
             PeerEffect::Admit(peer)
             | PeerEffect::Fence(peer)
             | PeerEffect::Forget { peer, .. }
+            | PeerEffect::Recover(_, peer)
             | PeerEffect::Reclaim(peer) => *peer,
         }
     }
@@ -78,6 +82,10 @@ pub struct Peers<N: Ord> {
     has_slot: bool,
     has_view: bool,
     is_serving: bool,
+    /// Whether this node was introduced at any time.
+    was_introduced: bool,
+    /// Whether the compute node of the lowest member epoch in the latest view is this node.
+    is_first: bool,
     peers: BTreeMap<N, Peer>,
 }
 
@@ -85,8 +93,16 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     /// The machine of a node that knows no peer. `has_slot` says whether the node is a compute
     /// node.
     pub fn new(me: NodeEpoch<N>, has_slot: bool, rules: PeerRules) -> Self {
-        let (has_view, is_serving) = (false, false);
-        Peers { rules, me, has_slot, has_view, is_serving, peers: BTreeMap::new() }
+        Peers {
+            rules,
+            me,
+            has_slot,
+            has_view: false,
+            is_serving: false,
+            was_introduced: false,
+            is_first: false,
+            peers: BTreeMap::new(),
+        }
     }
 
     /// The member epoch under which the fabric knows a node, or `None`. A node that the fabric is
@@ -100,8 +116,12 @@ impl<N: Copy + Ord + Debug> Peers<N> {
 
     /// Whether this node may act: touch lines, as a compute node. No node acts before its first
     /// view. Of two compute nodes, the node with the higher member epoch waits until each of the
-    /// two knows the other.
+    /// two knows the other. A compute node that joins during a recovery waits until all nodes have
+    /// closed: its requests would be none of those that the steps account for.
     pub fn is_introduced(&self) -> bool {
+        if self.was_introduced {
+            return true;
+        }
         let before_me = |peer: &&Peer| {
             peer.has_slot && peer.state == NodeState::Joined && peer.epoch < self.me.epoch
         };
@@ -109,7 +129,15 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             let says_so = peer.knows_me || !self.rules.mutual_introduction;
             peer.link == Link::Known(peer.epoch) && says_so
         };
-        self.has_view && (!self.has_slot || self.peers.values().filter(before_me).all(is_mutual))
+        let is_closed = |peer: &Peer| {
+            let is_dead = peer.has_slot && peer.state == NodeState::Dead;
+            !self.rules.recovers || !is_dead || peer.recovery.is_over(RecoveryStep::Close)
+        };
+        let all = |is: &dyn Fn(&Peer) -> bool, of: &dyn Fn(&&Peer) -> bool| {
+            self.peers.values().filter(|peer| of(peer)).all(is)
+        };
+        self.has_view
+            && (!self.has_slot || all(&is_mutual, &before_me) && all(&is_closed, &|_| true))
     }
 
     /// Whether this node and the peer know each other, by the peer's report.
@@ -138,6 +166,13 @@ impl<N: Copy + Ord + Debug> Peers<N> {
                     }
                 }
                 self.has_view = true;
+                self.was_introduced = self.is_introduced();
+                let computes = view
+                    .nodes
+                    .values()
+                    .filter(|node| node.has_slot && node.state == NodeState::Joined);
+                let first = computes.map(|node| node.epoch).min();
+                self.is_first = first == Some(self.me.epoch);
                 self.advance_all(out);
             }
             PeerInput::Serving => {
@@ -146,6 +181,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             }
             PeerInput::Ended { effect, done } => {
                 self.ended(effect, done);
+                self.was_introduced = self.is_introduced();
                 self.advance(effect.peer().node, out);
             }
             PeerInput::Retry => {
@@ -153,7 +189,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
                 self.advance_all(out);
             }
         }
-        if STRICT && self.rules == PeerRules::default() {
+        if STRICT && self.rules.are_whole() {
             self.check();
         }
     }
@@ -222,6 +258,13 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         peer.is_fenced_by_all |= !rules.all_report
             || view.have_all_reported(&report)
             || !rules.epoch_counts && view.joined().all(of_any_epoch);
+        let (peer_then, recovery) = (report.peer(), &mut peer.recovery);
+        while let Some(step) = RecoveryStep::ALL.get(recovery.over.map_or(0, |s| s as usize + 1))
+            && peer.is_fenced_by_all
+            && view.is_over(*step, peer_then)
+        {
+            recovery.over = Some(*step);
+        }
     }
 
     fn ended(&mut self, effect: PeerEffect<N>, done: bool) {
@@ -231,7 +274,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         // holder.
         let is_latest = epoch == peer.epoch;
         strict_assert!(
-            self.rules != PeerRules::default() || awaits(peer, &effect),
+            !self.rules.are_whole() || awaits(peer, &effect),
             "{effect:?} has ended, and nothing asked for it: {peer:?}"
         );
         match effect {
@@ -253,9 +296,27 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             PeerEffect::Report(PeerReport::Fenced(_)) if is_latest => {
                 peer.fenced = Progress::ended(done);
             }
+            PeerEffect::Report(PeerReport::Recovered(step, _)) if is_latest => {
+                strict_assert_eq!(peer.recovery.step, Some(step), "one step at a time");
+                peer.recovery.report = Progress::ended(done);
+            }
+            PeerEffect::Recover(step, _) if is_latest => {
+                strict_assert_eq!(peer.recovery.step, Some(step), "one step at a time");
+                peer.recovery.effect = Progress::ended(done);
+            }
             PeerEffect::Reclaim(_) if is_latest => peer.reclaim = Progress::ended(done),
             _ => {}
         }
+    }
+
+    /// Whether this node may close: a line whose giver has not reported may come from any dead
+    /// node. So all dead nodes are closed together, when none of them has a request of a living
+    /// node that is not accounted for.
+    fn may_close(&self) -> bool {
+        self.peers.values().all(|peer| {
+            let is_dead = peer.has_slot && peer.state == NodeState::Dead;
+            !is_dead || peer.recovery.is_over(RecoveryStep::Drain)
+        })
     }
 
     fn advance_all(&mut self, out: &mut Vec<PeerEffect<N>>) {
@@ -267,6 +328,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     fn advance(&mut self, node: N, out: &mut Vec<PeerEffect<N>>) {
         use Progress::{Done, Open, Running};
         let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
+        let (may_close, is_first) = (self.may_close(), self.is_first);
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.tidy();
         let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
@@ -307,10 +369,37 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             }
             _ => {}
         }
-        // A dead compute node is reclaimed when one view has shown the fence reports of all
-        // members. The steps of a recovery would stand here. Each step would have a report of its
-        // own, which all members publish before the next step.
-        let is_due = peer.is_fenced_by_all && peer.fence == Done && peer.reclaim == Open;
+        // The steps of the recovery begin when one view has shown the fence reports of all members,
+        // and this node takes nothing more of the dead node.
+        let is_unlinked = match peer.link {
+            Link::None | Link::Refused(_) => true,
+            Link::Admitting(epoch) | Link::Known(epoch) | Link::Forgetting(epoch) => {
+                epoch > latest.epoch
+            }
+        };
+        let recovers = rules.recovers && is_dead && peer.has_slot && is_compute;
+        if recovers && peer.is_fenced_by_all && peer.fence == Done && is_unlinked {
+            peer.recovery.go_on();
+            if let Some(step) = peer.recovery.step {
+                let is_mine = match step {
+                    RecoveryStep::Close => may_close,
+                    RecoveryStep::Sweep => is_first && is_serving,
+                    _ => true,
+                };
+                if peer.recovery.effect == Open && is_mine {
+                    peer.recovery.effect = Running;
+                    out.push(PeerEffect::Recover(step, latest));
+                }
+                if peer.recovery.effect == Done && peer.recovery.report == Open {
+                    peer.recovery.report = Running;
+                    out.push(PeerEffect::Report(PeerReport::Recovered(step, latest)));
+                }
+            }
+        }
+        // A dead compute node is reclaimed when nothing names it any more.
+        let is_over = !rules.recovers || peer.recovery.is_over(RecoveryStep::Clear);
+        let is_fenced = peer.is_fenced_by_all && peer.fence == Done;
+        let is_due = is_fenced && is_over && peer.reclaim == Open;
         if is_dead && is_due && peer.has_slot && is_compute && is_serving {
             peer.reclaim = Running;
             out.push(PeerEffect::Reclaim(latest));
@@ -319,7 +408,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             strict_assert_eq!(effect.peer().node, node, "{effect:?} is for another peer");
             strict_assert!(effect.peer().epoch <= latest.epoch, "{effect:?} is for no holder");
             strict_assert!(
-                rules != PeerRules::default() || awaits(peer, effect),
+                !rules.are_whole() || awaits(peer, effect),
                 "the end of {effect:?} would be lost: {peer:?}"
             );
         }
@@ -338,6 +427,8 @@ fn awaits<N: Copy>(peer: &Peer, effect: &PeerEffect<N>) -> bool {
         PeerEffect::Fence(_) => peer.fencing == Some(epoch),
         PeerEffect::Report(PeerReport::Knows(_)) => is_running(peer.knows),
         PeerEffect::Report(PeerReport::Fenced(_)) => is_running(peer.fenced),
+        PeerEffect::Report(PeerReport::Recovered(..)) => is_running(peer.recovery.report),
+        PeerEffect::Recover(..) => is_running(peer.recovery.effect),
         PeerEffect::Reclaim(_) => is_running(peer.reclaim),
     }
 }

@@ -23,6 +23,16 @@ pub struct PeerRules {
     /// A compute node acts only after all compute nodes with lower member epochs have reported that
     /// they know this node. Without this rule it is enough that this node knows those nodes.
     pub mutual_introduction: bool,
+    /// The compute nodes recover the lines of a dead compute node before they reclaim it. This is
+    /// no rule of the order but a setting of the cluster, the same for all nodes.
+    pub recovers: bool,
+}
+
+impl PeerRules {
+    /// Whether every rule holds.
+    pub(crate) fn are_whole(self) -> bool {
+        PeerRules { recovers: false, ..self } == PeerRules::default()
+    }
 }
 
 impl Default for PeerRules {
@@ -35,6 +45,7 @@ impl Default for PeerRules {
             fence_before_forget: true,
             forget_before_admit: true,
             mutual_introduction: true,
+            recovers: false,
         }
     }
 }

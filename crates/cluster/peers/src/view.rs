@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::RecoveryStep;
+
 /// An id with the member epoch of one holder. A later holder of the id has a higher member epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeEpoch<N> {
@@ -24,22 +26,23 @@ pub enum NodeState {
 }
 
 /// What a member has published about a peer. All members read the report in their views.
-///
-/// A recovery of a dead node would add reports here: one for each step that all members complete
-/// before the next step begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerReport<N> {
     /// The member has admitted the peer.
     Knows(NodeEpoch<N>),
     /// The member has fenced the peer. The peer can change nothing at the member any more.
     Fenced(NodeEpoch<N>),
+    /// The member has taken this step of the recovery from the death of the peer.
+    Recovered(RecoveryStep, NodeEpoch<N>),
 }
 
 impl<N: Copy> PeerReport<N> {
     /// The peer of the report.
     pub fn peer(&self) -> NodeEpoch<N> {
         match self {
-            PeerReport::Knows(peer) | PeerReport::Fenced(peer) => *peer,
+            PeerReport::Knows(peer) | PeerReport::Fenced(peer) | PeerReport::Recovered(_, peer) => {
+                *peer
+            }
         }
     }
 }
@@ -86,9 +89,25 @@ impl<N: Copy + Ord> ClusterView<N> {
     /// - A node that joins after the view has an address that the dead node never learned. A memory
     ///   node that joins later is not part of the pool.
     /// - A member that died or left before the report has nothing that the dead node could still
-    ///   change for another node. The content of a dead memory node is lost. A dead compute node
-    ///   stays the owner of its lines in their latch words, and no node frees those lines.
+    ///   change for another node. The content of a dead memory node is lost. What a dead compute
+    ///   node had not reported yet belongs to its own recovery.
     pub fn have_all_reported(&self, report: &PeerReport<N>) -> bool {
         self.joined().all(|node| node.reports.contains(report))
+    }
+
+    /// Whether a step of the recovery from the death of `peer` is over. All compute nodes that are
+    /// members take part; one of them is enough to [sweep](RecoveryStep::Sweep). The report on a
+    /// step stands for all steps before it.
+    pub fn is_over(&self, step: RecoveryStep, peer: NodeEpoch<N>) -> bool {
+        let has_taken = |node: &NodeView<N>| {
+            let from_then = RecoveryStep::ALL.into_iter().filter(|other| *other >= step);
+            let reports = from_then.map(|step| PeerReport::Recovered(step, peer));
+            reports.into_iter().any(|report| node.reports.contains(&report))
+        };
+        let mut members = self.joined().filter(|node| node.has_slot);
+        match step {
+            RecoveryStep::Sweep => members.any(has_taken),
+            _ => members.all(has_taken),
+        }
     }
 }

@@ -117,6 +117,13 @@ impl VerbError {
     pub fn is_unsent(self) -> bool {
         matches!(self, VerbError::Unreachable { .. } | VerbError::UnknownTarget { .. })
     }
+
+    /// Whether the target or the connection to it is the reason, so that other targets may still be
+    /// reached.
+    pub fn is_of_target(self) -> bool {
+        self.is_unsent()
+            || matches!(self, VerbError::Ambiguous { .. } | VerbError::Disconnected { .. })
+    }
 }
 
 /// Why a fabric could not be extended.

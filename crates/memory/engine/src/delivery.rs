@@ -57,8 +57,8 @@ impl WorkerCore {
     ) -> Result<(), VerbError> {
         let stamp = self.numbers().next(to);
         self.counters.messages.add(1);
-        let (ahead, group) = (None, None);
-        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0 })
+        let (ahead, group, round) = (None, None, self.node.rounds.number());
+        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0, round })
     }
 
     /// Sends a grant with the line before it, as a part of the operation `group`.
@@ -74,7 +74,8 @@ impl WorkerCore {
         self.counters.forwards.add(1);
         self.counters.messages.add(1);
         let (ahead, group, awaited) = (Some(ahead), Some(group), false);
-        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0 })
+        let round = self.node.rounds.number();
+        self.submit_letter(Sent { to, stamp, addr, body, ahead, group, awaited, tries: 0, round })
     }
 
     fn submit_letter(&self, sent: Sent) -> Result<(), VerbError> {
@@ -151,6 +152,7 @@ impl<P: CoherenceProtocol> Inner<P> {
         if sent.awaited {
             // Only a request that was sent once is certainly unsent. Of a request that was sent
             // again, the first copy may have arrived.
+            let survives = self.node.protocol.survives();
             if sent.tries == 0 && error.is_unsent() {
                 let mut records = self.node.records.shard(sent.addr).lock();
                 if let Some(record) = records.get_mut(&sent.addr)
@@ -159,9 +161,11 @@ impl<P: CoherenceProtocol> Inner<P> {
                     self.node.protocol.unsent(&mut self.site(sent.addr, record), sent.to, error);
                 }
                 self.finish(&mut records, sent.addr);
-            } else {
+            } else if !(survives && error.is_of_target()) {
                 self.fail_line(sent.addr, error);
             }
+            // Otherwise the answer may still come, or the receiver is dead: the round about it
+            // closes the request.
             return;
         }
         if let Some(of) = Envelope::probed(&sent.body) {

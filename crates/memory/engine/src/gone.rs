@@ -12,7 +12,7 @@ pub(crate) struct Gone {
     gone: AtomicU64,
 }
 
-fn bit(node: ComputeNodeId) -> u64 {
+pub(crate) fn bit(node: ComputeNodeId) -> u64 {
     1 << node.index()
 }
 
@@ -35,6 +35,11 @@ impl Gone {
     pub(crate) fn contains(&self, peer: ComputeNodeId) -> bool {
         // Relaxed: a worker that does not see the bit yet sends a request, and the request fails.
         self.gone.load(Ordering::Relaxed) & bit(peer) != 0
+    }
+
+    /// All nodes that are dead or have left: bit id-1 for each.
+    pub(crate) fn bits(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// Whether the lines that wait for the node have not failed yet.

@@ -88,6 +88,7 @@ mod poller;
 mod protocol;
 mod record;
 mod release;
+mod rounds;
 mod serve;
 mod settings;
 mod start;
@@ -114,7 +115,7 @@ pub use lines::{Node, Worker};
 pub use lock::Lock;
 pub use messages::{Bytes, TRIES_MAX};
 pub use node_core::{NodeCore, NodeParts};
-pub use protocol::{CoherenceProtocol, LineSite, LineState};
+pub use protocol::{CoherenceProtocol, LineSite, LineState, fail_for_gone};
 pub use record::LocalSide;
 pub use settings::{
     NamedSettings, NodeSettings, Release, ReplacementChoice, Setting, SettingValue,

@@ -134,6 +134,15 @@ pub(crate) trait NodeLines: Send + Sync {
     fn lost_frames(&self) -> usize;
     fn recovers_from(&self, peer: ComputeNodeId) -> bool;
 
+    /// See [`Node::survives`].
+    fn survives(&self) -> bool;
+
+    /// See [`Node::gives`].
+    fn gives(&self) -> bool;
+
+    /// See [`Node::is_clear_of`].
+    fn is_clear_of(&self, dead: ComputeNodeId) -> bool;
+
     /// Starts a worker of `node`, whose records these are.
     fn start(
         self: Arc<Self>,

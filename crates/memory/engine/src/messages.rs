@@ -37,6 +37,8 @@ pub(crate) struct Sent {
     /// Whether the line waits for an answer to this message.
     pub(crate) awaited: bool,
     pub(crate) tries: u8,
+    /// The step of a [round](crate::rounds) in which the message was sent first.
+    pub(crate) round: u64,
 }
 
 impl Sent {

@@ -18,6 +18,7 @@ use crate::gone::Gone;
 use crate::handler_cover::HandlerCover;
 use crate::line_history::History;
 use crate::permits::Share;
+use crate::rounds::Rounds;
 use crate::settings::{NodeSettings, Release};
 
 /// The parts of a node.
@@ -84,6 +85,8 @@ pub struct NodeCore {
     pub(crate) workers: AtomicUsize,
     /// The nodes that are dead or have left.
     pub(crate) gone: Gone,
+    /// The rounds by which the node lets go of dead nodes.
+    pub(crate) rounds: Rounds,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -120,6 +123,7 @@ impl NodeCore {
             cover: HandlerCover::default(),
             workers: AtomicUsize::new(0),
             gone: Gone::default(),
+            rounds: Rounds::default(),
             counters: Mutex::new(Vec::new()),
         }
     }
@@ -215,9 +219,25 @@ impl NodeCore {
     /// The report takes effect when [`minds`](NodeCore::minds) returns false for the node.
     pub fn miss(&self, peer: ComputeNodeId) {
         self.gone.miss(peer);
+        self.wake_handler();
+    }
+
+    pub(crate) fn wake_handler(&self) {
         if let Some(handler) = &*self.handler.lock() {
             handler.notify();
         }
+    }
+
+    /// The nodes that are dead or have left, as bits: bit id-1 for each.
+    #[inline]
+    pub fn gone(&self) -> u64 {
+        self.gone.bits()
+    }
+
+    /// Whether this node lets go of a dead node: it sends no requests and queues none.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.rounds.is_quiet()
     }
 
     /// Whether a report of [`miss`](NodeCore::miss) about `peer` has not taken effect yet.

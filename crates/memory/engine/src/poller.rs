@@ -84,6 +84,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         any |= inner.poll_port();
         any |= inner.inbox.receive(&mut |message| inner.received(&message));
         any |= inner.see_to_the_missed();
+        any |= inner.see_to_rounds();
         any |= inner.fire_alarms();
         any |= inner.serve_blocked();
         any |= inner.release_what_is_over();
@@ -164,6 +165,9 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
             return false;
         }
         inner.parked.set(true);
+        if inner.core.letters.borrow().is_empty() {
+            inner.core.mark.set_out();
+        }
         inner.count_awake(-1);
         // A worker on a contended core parks instead of yielding. So it reaches this point soon
         // after the executor has found that the core is contended.
@@ -182,6 +186,7 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
         let Some(inner) = self.inner.upgrade() else { return };
         inner.subscription.unparked();
         if inner.parked.take() {
+            inner.core.mark.set(inner.core.marked.get());
             inner.count_awake(1);
         }
     }

@@ -78,6 +78,18 @@ pub trait LineState: fmt::Debug + Send + 'static {
         false
     }
 
+    /// Whether a forward of the line is in flight whose receiver is not settled.
+    fn gives(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing of the line depends on the dead node `peer`, and no operation in flight
+    /// names it.
+    fn is_clear_of(&self, peer: ComputeNodeId) -> bool {
+        let _ = peer;
+        true
+    }
+
     /// Whether this node, as the home of the line, recovers it from the end of `peer`.
     fn recovers_from(&self, peer: ComputeNodeId) -> bool {
         let _ = peer;
@@ -214,11 +226,23 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Reacts to the news that `peer` is dead or has left, after all its messages that have
     /// arrived. By default, a line with an open request to the peer fails.
     fn peer_gone(&self, site: &mut LineSite<'_, Self>, peer: ComputeNodeId) {
-        if site.line.is_asking(peer) && site.local.failed.is_none() {
-            let target = Target::Compute(peer, site.worker.node.arena().0);
-            site.local.fail(VerbError::Disconnected { target });
-            self.failed(site);
-        }
+        fail_for_gone(self, site, peer);
+    }
+
+    /// Whether the lines of a dead node can be recovered: the node takes the steps of a
+    /// [round](crate::Node::let_go).
+    fn survives(&self) -> bool {
+        false
+    }
+
+    /// Answers the queued requests: this node lets go of a dead node.
+    fn let_go(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
+    }
+
+    /// Resolves what the line waits for: no living node has a request of this node.
+    fn lost(&self, site: &mut LineSite<'_, Self>) {
+        let _ = site;
     }
 
     /// Ends the waits of other nodes for an attempt of this node, after the line has failed here.
@@ -256,5 +280,18 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Notes that a probe of a forward of the line has ended.
     fn probed(&self, site: &mut LineSite<'_, Self>) {
         let _ = site;
+    }
+}
+
+/// Fails the line if it has an open request to `peer`, which is dead or has left.
+pub fn fail_for_gone<P: CoherenceProtocol>(
+    protocol: &P,
+    site: &mut LineSite<'_, P>,
+    peer: ComputeNodeId,
+) {
+    if site.line.is_asking(peer) && site.local.failed.is_none() {
+        let target = Target::Compute(peer, site.worker.node.arena().0);
+        site.local.fail(VerbError::Disconnected { target });
+        protocol.failed(site);
     }
 }

@@ -36,6 +36,10 @@ impl<P: CoherenceProtocol> Inner<P> {
             Envelope::PendingProbe(_) | Envelope::Verdict { .. } => None,
         };
         let core = &self.core;
+        // What a dead node has sent may be lost as well. From its round on, it is.
+        if self.node.protocol.survives() && core.node.is_gone(wire.from) {
+            return;
+        }
         if let Some(costs) = core.costs {
             core.handle.charge(costs.message);
         }

@@ -60,6 +60,21 @@ impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
         self.records.shards().any(|shard| shard.lock().values().any(recovers))
     }
 
+    fn survives(&self) -> bool {
+        self.protocol.survives()
+    }
+
+    fn gives(&self) -> bool {
+        self.records.shards().any(|shard| shard.lock().values().any(|record| record.line.gives()))
+    }
+
+    fn is_clear_of(&self, dead: ComputeNodeId) -> bool {
+        let is_clear = |record: &Record<P::Line>| {
+            record.local.failed.is_some() || record.line.is_clear_of(dead)
+        };
+        self.records.shards().all(|shard| shard.lock().values().all(is_clear))
+    }
+
     fn start(
         self: Arc<Self>,
         role: Role,

@@ -18,6 +18,7 @@ use crate::lines::{Node, WorkerLines};
 use crate::messages::Sent;
 use crate::node_core::NodeCore;
 use crate::permits::Permits;
+use crate::rounds::Mark;
 use crate::tag::Tag;
 use crate::write_back::WriteBackRing;
 
@@ -70,6 +71,10 @@ pub struct WorkerCore {
     pub(crate) predictions: RefCell<VecDeque<GlobalAddr>>,
     /// The permits for the lines that the worker's transactions lock.
     pub(crate) permits: Permits,
+    /// The latest step of a [round](crate::rounds) that this worker has met.
+    pub(crate) marked: Cell<u64>,
+    /// The same for other threads.
+    pub(crate) mark: Arc<Mark>,
     /// Whether the end of an access decides about its line; see [`NodeCore::minds_ends`].
     pub(crate) minds_ends: bool,
 }
@@ -99,6 +104,8 @@ impl WorkerCore {
             waiting: Cell::new(0),
             predictions: RefCell::default(),
             permits: Permits::new(&node.lock_share),
+            marked: Cell::new(node.rounds.number()),
+            mark: node.rounds.new_mark(),
             minds_ends: node.minds_ends(),
         }
     }

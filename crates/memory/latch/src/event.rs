@@ -34,9 +34,10 @@ pub enum Event {
     /// A node has died, and nothing of it takes effect any more. The node answers all queued
     /// requests, and from now on its rules are [quiet](crate::Rules::quiet).
     LetGo,
-    /// All nodes have let go of this dead node, and what they sent before has arrived. So an open
-    /// request has no answer any more, and an unsettled line has no giver.
-    Lost(ComputeNodeId),
+    /// All nodes have let go of the dead nodes of [`Rules::gone`](crate::Rules::gone), and what
+    /// they sent before has arrived. So an open request has no answer any more, and an unsettled
+    /// line has no giver.
+    Lost,
     /// Local code may have stopped using the line, so queued requests are served if possible.
     Serve,
 }

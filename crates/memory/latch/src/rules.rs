@@ -5,6 +5,7 @@
 
 use latchwork_strict::strict_assert;
 
+use crate::NodeSet;
 use crate::message::{Seq, TRAVELLING_MAX};
 
 /// The rules that a node's machines follow.
@@ -60,6 +61,9 @@ pub struct Rules {
     /// memory is at least as new as the exclusive holder got the line, and the death of the holder
     /// takes only what that node wrote alone. Off: the changes travel with the line.
     pub survive: bool,
+    /// The dead nodes that words may still name. At [`Event::Lost`](crate::Event::Lost) all that
+    /// this node waits for has been with one of them.
+    pub gone: NodeSet,
     /// This node lets go of a dead node: from [`Event::LetGo`](crate::Event::LetGo) to
     /// [`Event::Lost`](crate::Event::Lost) it sends no request and queues none.
     pub quiet: bool,
@@ -81,6 +85,7 @@ impl Rules {
         starved_at: 2,
         travelling_max: TRAVELLING_MAX as u8,
         survive: false,
+        gone: NodeSet::EMPTY,
         quiet: false,
     };
 

@@ -63,10 +63,11 @@ impl Selcc {
         let held = site.local.frame.and_then(|id| worker.held(id));
         let local_code_first = self.is_local_code_first(site, now);
         let (dirty, held_here) = (site.line.incoming_dirty, held.is_some() || local_code_first);
+        let rules = self.rules_now(node);
         let copy = site.local.copy(node, dirty, lapsed, held_here);
         let line = &mut *site.line;
         let (before, wanted) = (line.machine.hold(), line.machine.is_wanted());
-        line.machine.step(&self.rules, event, &mut Copy { copy }, &mut actions);
+        line.machine.step(&rules, event, &mut Copy { copy }, &mut actions);
         line.incoming_dirty = DirtyBounds::EMPTY;
         strict_assert!(
             actions.iter().filter(|action| matches!(action, Action::Post(_))).count() <= 1,
@@ -90,6 +91,7 @@ impl Selcc {
         let mut unasked = None;
         while let Some(action) = actions.pop() {
             let (asked, reports) = (asked_by(&action, node.id()), is_report(&action));
+            let to_peer = !matches!(action, Action::Post(_));
             if let Err(error) = self.perform(site, action, &mut group) {
                 match asked.filter(|_| error.is_unsent()) {
                     Some(to) => {
@@ -99,13 +101,17 @@ impl Selcc {
                     // Only the receiver waits for a report. A receiver that cannot be reached is
                     // dead or has left, or waits until its deadline.
                     None if reports => {}
+                    // The round about the receiver, which is dead, closes what depended on it.
+                    None if rules.survive && to_peer && error.is_of_target() => {}
                     None => site.local.fail(error),
                 }
             }
         }
         site.in_flight.actions.replace(actions);
-        if let Some((nodes, error)) = unasked {
-            self.cannot_ask(site, nodes, error);
+        match unasked {
+            None => {}
+            Some((nodes, _)) if rules.survive => self.got_no_request(site, nodes),
+            Some((nodes, error)) => self.cannot_ask(site, nodes, error),
         }
         if let Some(until) = held
             && (evicting || site.line.machine.is_blocked())
@@ -150,9 +156,13 @@ impl Selcc {
                     _ => DirtyBounds::EMPTY,
                 };
                 let body = LineMessage { dirty, message }.encode();
-                let group = site.in_flight.join(group, addr);
+                let joined = site.in_flight.join(group, addr);
                 let bytes = Bytes { region: node.arena(), remote: request.buffer, local };
-                worker.forward(addr, request.from, body, bytes, group)
+                let sent = worker.forward(addr, request.from, body, bytes, joined);
+                if sent.is_err() {
+                    site.in_flight.unjoin(group);
+                }
+                sent
             }
             Action::Pause { priority } => {
                 let now = worker.handle.now();
@@ -216,7 +226,9 @@ impl Selcc {
                 LatchCount::RequestsPassedOn.count(worker);
                 LatchMessage::Request(request)
             }
-            LatchMessage::Request(_) if node.settings().heeds_the_gone && node.is_gone(to) => {
+            LatchMessage::Request(_)
+                if (node.settings().heeds_the_gone || self.rules.survive) && node.is_gone(to) =>
+            {
                 let target = Target::Compute(to, node.arena().0);
                 return Err(VerbError::Unreachable { target });
             }
@@ -300,6 +312,15 @@ impl Selcc {
         for action in actions {
             // A node that cannot be reached waits until its deadline, as for any dead node.
             let _ = self.perform(site, action, &mut None);
+        }
+    }
+
+    /// Handles requests of this node that never reached these nodes, with `survive`: they have
+    /// nothing to give, and the next attempt looks at the word again.
+    pub(crate) fn got_no_request(&self, site: &mut LatchSite<'_>, nodes: NodeSet) {
+        let (seq, answer) = (site.line.machine.seq(), Answer::Dropped);
+        for asked in nodes.iter() {
+            self.drive(site, Event::Received(LatchMessage::Answer { asked, seq, answer }));
         }
     }
 

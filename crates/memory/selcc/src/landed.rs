@@ -5,6 +5,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::{Target, VerbError};
 
 use crate::counts::LatchCount;
+use crate::line::mark_whole;
 use crate::operations::Finished;
 use crate::selcc::{LatchSite, Selcc};
 
@@ -43,8 +44,15 @@ impl Selcc {
             && let Some((op, old)) = site.line.landed.take()
         {
             let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
-            if by_pledge && op.expected(site.worker.node.id()) == Some(old) {
+            let swapped = op.expected(site.worker.node.id()) == Some(old);
+            if by_pledge && swapped {
                 LatchCount::Takeovers.count(site.worker);
+            }
+            if swapped
+                && matches!(op, WordOp::Inherit(_))
+                && let Some(id) = site.local.frame
+            {
+                mark_whole(site.worker.node.cache().frame(id));
             }
             self.drive(site, Event::Completed { op, old });
         }

@@ -1,6 +1,6 @@
 //! [`LatchLine`]: the part of a line record that belongs to the protocols of the latch word.
 
-use latchwork_cache::{DirtyBounds, Ownership};
+use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_engine::{FrameCopy, LineState, LocalSide};
 use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
@@ -119,6 +119,14 @@ impl LineState for LatchLine {
         self.machine.is_asking(peer)
     }
 
+    fn gives(&self) -> bool {
+        self.machine.gives()
+    }
+
+    fn is_clear_of(&self, peer: ComputeNodeId) -> bool {
+        self.machine.is_clear_of(peer)
+    }
+
     #[inline]
     fn gives_way(&self) -> bool {
         self.lease == Lease::Over
@@ -134,6 +142,24 @@ impl LineState for LatchLine {
     }
 }
 
+/// The bit of a frame's [note](Frame::note) beside the priority of a starved writer: memory may
+/// have an older version of any byte. The dirty bounds cannot say so, because a local writer may
+/// change them at this moment.
+const WHOLE: u32 = 1 << 8;
+
+/// Notes that the next write-back of the line is one of the whole line: the node took the place of
+/// a dead holder.
+pub(crate) fn mark_whole(frame: &Frame) {
+    frame.set_note(frame.note() | WHOLE);
+}
+
+/// Ends the mark of [`mark_whole`]. Returns whether it was there.
+pub(crate) fn take_whole(frame: &Frame) -> bool {
+    let note = frame.note();
+    frame.set_note(note & !WHOLE);
+    note & WHOLE != 0
+}
+
 /// The frame and the waiters, as the line machine sees them.
 pub(crate) struct Copy<'a> {
     pub(crate) copy: FrameCopy<'a>,
@@ -145,7 +171,7 @@ impl LocalCopy for Copy<'_> {
     }
 
     fn set_starved(&mut self, priority: u8) {
-        self.copy.set_note(u32::from(priority));
+        self.copy.set_note(self.copy.note() & WHOLE | u32::from(priority));
     }
 
     fn publish(&mut self, hold: Hold) {

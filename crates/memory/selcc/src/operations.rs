@@ -22,6 +22,7 @@ use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, Wor
 use slab::Slab;
 
 use crate::counts::LatchCount;
+use crate::line::take_whole;
 
 /// The kind of a batch of word operations, encoded in its tag.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,18 @@ impl Operations {
         key
     }
 
+    /// Takes a batch that was not posted out of its group again, before the group's operation is
+    /// posted.
+    pub(crate) fn unjoin(&self, key: &mut Option<usize>) {
+        let Some(group) = *key else { return };
+        let mut groups = self.groups.borrow_mut();
+        groups[group].left -= 1;
+        if groups[group].left == 0 {
+            groups.remove(group);
+            *key = None;
+        }
+    }
+
     /// Posts a word operation on the line in frame `id`. Returns false only if no verb of the
     /// operation reads or writes the frame. Otherwise the frame must not change until the operation
     /// is complete.
@@ -146,7 +159,11 @@ impl Operations {
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr);
         let dirty = match op.writes_back(rules) {
-            true => worker.take_dirty(id),
+            true => {
+                let (cache, dirty) = (worker.node.cache(), worker.take_dirty(id));
+                let is_whole = rules.survive && take_whole(cache.frame(id));
+                if is_whole { DirtyBounds::of(0..cache.line_size()) } else { dirty }
+            }
             false => DirtyBounds::EMPTY,
         };
         strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
@@ -205,6 +222,11 @@ impl Operations {
         // compare-and-swap, or an empty exclusive field. With any other value the READ of the line
         // is useless, because the line comes from the nodes that the word names.
         let mut found = (LatchWord::EXCLUSIVE, 0);
+        if op == WordOp::Poll && worker.node.gone() != 0 {
+            // A node whose grant was lost with its giver may find itself as the holder, and takes
+            // the line from memory.
+            found = (0, 0);
+        }
         batch.push(match op.verb(worker.node.id()) {
             WordVerb::Add(add) => {
                 worker.counters.verbs_faa.add(1);

@@ -1,7 +1,9 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
 use latchwork_cache::{Frame, Ownership};
-use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
+use latchwork_engine::{
+    CoherenceProtocol, LineAccess, LineSite, NodeCore, NodeSettings, WorkerCore, fail_for_gone,
+};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
@@ -32,6 +34,19 @@ impl Selcc {
             plant(&mut policy.rules);
         }
         Selcc { policy, rules: policy.rules(node, &settings), settings }
+    }
+
+    /// The rules for the next step of a line.
+    #[inline]
+    pub(crate) fn rules_now(&self, node: &NodeCore) -> Rules {
+        match self.rules.survive {
+            true => Rules {
+                gone: NodeSet::from_bits(node.gone()),
+                quiet: node.is_quiet(),
+                ..self.rules
+            },
+            false => self.rules,
+        }
     }
 }
 
@@ -109,7 +124,10 @@ impl CoherenceProtocol for Selcc {
     }
 
     fn unsent(&self, site: &mut LatchSite<'_>, to: ComputeNodeId, error: VerbError) {
-        self.cannot_ask(site, NodeSet::of(to), error);
+        match self.rules.survive {
+            true => self.got_no_request(site, NodeSet::of(to)),
+            false => self.cannot_ask(site, NodeSet::of(to), error),
+        }
     }
 
     fn failed(&self, site: &mut LatchSite<'_>) {
@@ -117,6 +135,27 @@ impl CoherenceProtocol for Selcc {
     }
 
     #[inline]
+    fn survives(&self) -> bool {
+        self.rules.survive
+    }
+
+    fn peer_gone(&self, site: &mut LatchSite<'_>, peer: ComputeNodeId) {
+        // With `survive` the round about the peer closes the requests.
+        if !self.rules.survive {
+            fail_for_gone(self, site, peer);
+        }
+    }
+
+    fn let_go(&self, site: &mut LatchSite<'_>) {
+        self.drive(site, Event::LetGo);
+    }
+
+    fn lost(&self, site: &mut LatchSite<'_>) {
+        if site.local.failed.is_none() {
+            self.drive(site, Event::Lost);
+        }
+    }
+
     fn completed(
         &self,
         worker: &WorkerCore,

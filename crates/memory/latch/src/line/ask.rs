@@ -100,7 +100,7 @@ impl Line {
                 self.report_settled(out);
                 self.pass_on(to, out);
             }
-            WordOp::Inherit(word) => self.inherited(word, old, out),
+            WordOp::Inherit(word) => self.inherited(rules, word, old, out),
             WordOp::Undo => {}
         }
     }

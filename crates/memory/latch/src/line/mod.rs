@@ -211,7 +211,7 @@ impl Line {
             },
             Event::Unsent(to) => self.unask(to, out),
             Event::LetGo => self.send_away(Answer::Dropped, out),
-            Event::Lost(dead) => self.lost(rules, dead, copy, out),
+            Event::Lost => self.lost(rules, copy, out),
             Event::Serve => {}
         }
         self.advance(rules, copy, out);

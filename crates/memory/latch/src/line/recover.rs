@@ -1,6 +1,6 @@
 //! Resolving what a dead node left open, with [`Rules::survive`].
 //!
-//! Two events tell the machine of a death. At [`Event::LetGo`](crate::Event::LetGo) the node begins
+//! Two events tell the machine of deaths. At [`Event::LetGo`](crate::Event::LetGo) the node begins
 //! a round in which it queues no request and sends none. At [`Event::Lost`](crate::Event::Lost) all
 //! that living nodes sent each other before that round has arrived. Then:
 //!
@@ -48,13 +48,7 @@ impl Line {
         !self.served.is_empty()
     }
 
-    pub(super) fn lost(
-        &mut self,
-        rules: &Rules,
-        dead: ComputeNodeId,
-        copy: &mut impl LocalCopy,
-        out: &mut Vec<Action>,
-    ) {
+    pub(super) fn lost(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {
         self.settled_early = false;
         match self.phase {
             // A pledged bit keeps the exclusive field at zero, and so does this node's own bit.
@@ -71,7 +65,7 @@ impl Line {
                     self.answered(rules, asked, seq, Refused::Dropped, copy, out);
                 }
             }
-            Phase::Pledged { to, pausing, .. } if to == dead => {
+            Phase::Pledged { to, pausing, .. } if rules.gone.contains(to) => {
                 self.phase = Phase::Rest;
                 if pausing {
                     self.raise_priority(rules);
@@ -83,7 +77,10 @@ impl Line {
         }
         if self.unsettled {
             strict_assert!(self.phase == Phase::Rest, "R4: an unsettled line has no operation");
-            self.start(WordOp::Inherit(LatchWord::exclusively(dead)), out);
+            // Any of them will do as a first guess: the word has the giver's name.
+            if let Some(dead) = rules.gone.iter().next() {
+                self.start(WordOp::Inherit(LatchWord::exclusively(dead)), out);
+            }
         }
     }
 
@@ -99,7 +96,13 @@ impl Line {
 
     /// Handles the end of an attempt to take the place of a dead holder: the compare-and-swap of
     /// `word` has found `old`.
-    pub(super) fn inherited(&mut self, word: LatchWord, old: LatchWord, out: &mut Vec<Action>) {
+    pub(super) fn inherited(
+        &mut self,
+        rules: &Rules,
+        word: LatchWord,
+        old: LatchWord,
+        out: &mut Vec<Action>,
+    ) {
         let reads = self.hold == Hold::Shared;
         match old.exclusive() {
             _ if old == word => {
@@ -112,10 +115,11 @@ impl Line {
             // The downgrade took effect. A writer never finds this: the field of the dead node
             // stands until this node has claimed.
             None => self.unsettled = false,
-            // Readers have joined, or another reader writes the line back.
-            Some(holder) if Some(holder) == word.exclusive() => {
+            // Readers have joined, or another dead node was the giver.
+            Some(holder) if rules.gone.contains(holder) => {
                 self.start(WordOp::Inherit(old), out);
             }
+            // Another reader writes the line back.
             Some(_) => self.start(WordOp::Inherit(word), out),
         }
     }

@@ -26,7 +26,9 @@
 //! its death, a copy to use must not be stale. What a living node reads counts as seen from then
 //! on. Content that no node can tell apart has one number, so there are finitely many.
 
-use latchwork_latch::{Event, Hold, LatchMessage, LatchWord, Line, Rules, Seq, Want, WordOp};
+use latchwork_latch::{
+    Event, Hold, LatchMessage, LatchWord, Line, NodeSet, Rules, Seq, Want, WordOp,
+};
 use latchwork_verbs::ComputeNodeId;
 
 use crate::frame::{Bytes, Frame};
@@ -199,7 +201,7 @@ impl World {
             }
             _ => {}
         }
-        self.feed(rules, at, Event::Lost(dead), Bytes::Stale);
+        self.feed(rules, at, Event::Lost, Bytes::Stale);
     }
 
     /// A reader drops its copy, and waits as a reader whose bit the word has.
@@ -218,7 +220,8 @@ impl World {
     /// The rules of a node at its present place in the recovery.
     pub(crate) fn rules_of(&self, rules: &Rules, at: usize) -> Rules {
         let quiet = matches!(self.nodes[at].round, Round::First | Round::Second);
-        Rules { quiet, ..*rules }
+        let dead = self.recovery.map(|recovery| recovery.mortal).filter(|&id| self.is_dead(id));
+        Rules { quiet, gone: dead.map_or(NodeSet::EMPTY, NodeSet::of), ..*rules }
     }
 
     /// A node whose line is clear has claimed, and contents get their numbers anew.
