@@ -75,6 +75,7 @@ mod memory_host;
 mod ports;
 mod protocol;
 mod reclaim;
+mod recover;
 mod settings;
 mod simulated;
 #[cfg(feature = "processes")]

@@ -125,15 +125,16 @@ pub fn describe(message: &Message) -> (Option<GlobalAddr>, String) {
 }
 
 /// What the protocol itself says of the lines of a pool, whose memory nodes have these memories and
-/// these homes.
+/// these homes. `survives`: the nodes recover the lines of dead nodes.
 pub(crate) fn truth(
     protocol: Protocol,
     geometry: Geometry,
     memories: Vec<Arc<Region>>,
     homes: &[Arc<Holders>],
+    survives: bool,
 ) -> Box<dyn Truth> {
     match protocol.build() {
-        Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories)),
+        Build::LatchWord(_) => Box::new(LatchWords::new(geometry, memories, survives)),
         Build::Directory(_) => Box::new(Homes::new(homes.to_vec())),
     }
 }

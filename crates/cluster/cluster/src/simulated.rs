@@ -9,6 +9,7 @@ use std::time::Duration;
 use latchwork_coherence::MemoryError;
 use latchwork_engine::{Counters, Node, Truth, Worker};
 use latchwork_fabric::{AnyFabric, Permission, Port};
+use latchwork_peers::RecoveryStep;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
@@ -23,7 +24,7 @@ use crate::build::{
 };
 use crate::costs::cpu_costs;
 use crate::protocol;
-use crate::reclaim;
+use crate::{reclaim, recover};
 
 /// The most virtual time that the building of the pool may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(1);
@@ -184,7 +185,8 @@ impl Simulated {
         let memory = |node| self.network.memory(MemoryNodeId(node)).expect("a memory node");
         let memories = (0..self.config.memory_nodes as u16).map(memory).collect();
         let geometry = self.nodes()[0].allocator().pool().geometry();
-        protocol::truth(self.config.protocol, geometry, memories, &self.nodes.homes)
+        let (protocol, survives) = (self.config.protocol, self.nodes()[0].survives());
+        protocol::truth(protocol, geometry, memories, &self.nodes.homes, survives)
     }
 
     /// The sum of the counters of all workers, with those of the agents.
@@ -448,6 +450,35 @@ impl Simulated {
             let poller = port.poller();
             handle.add_poller(poller.clone());
             let done = reclaim::empty_slot(&port, &handle, dead).await;
+            handle.remove_poller(&poller);
+            done
+        }))
+    }
+
+    /// Makes a compute node take a step of the recovery from the death of the node `dead`, after
+    /// `delay`, in the order of [`Peers`](latchwork_peers::Peers). The returned task says whether
+    /// the step is over.
+    ///
+    /// # Errors
+    /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn recover(
+        &self,
+        node: usize,
+        (step, dead): (RecoveryStep, usize),
+        delay: Duration,
+    ) -> Result<JoinHandle<bool>, SetupError> {
+        strict_assert!(!self.lives(dead), "node {dead} lives, and is recovered");
+        let (own, dead) = (self.nodes()[node].clone(), self.nodes()[dead].id());
+        let handle = self.handlers[node].0.handle();
+        let port = Port::permitted(&self.fabric, own.id(), &handle, lasts(&self.leases[node]))?;
+        Ok(handle.clone().spawn_service(async move {
+            let poller = port.poller();
+            handle.add_poller(poller.clone());
+            handle.sleep(delay).await;
+            let done = recover::take(step, &own, &port, &handle, dead).await;
             handle.remove_poller(&poller);
             done
         }))

@@ -234,6 +234,12 @@ impl NodeCore {
         self.gone.bits()
     }
 
+    /// The step of a [round](crate::Node::let_go) for what is posted now.
+    #[inline]
+    pub fn step(&self) -> u64 {
+        self.rounds.number()
+    }
+
     /// Whether this node lets go of a dead node: it sends no requests and queues none.
     #[inline]
     pub fn is_quiet(&self) -> bool {

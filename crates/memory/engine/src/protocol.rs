@@ -235,6 +235,13 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Whether an operation is in flight that was posted before this step of a
+    /// [round](crate::Node::let_go).
+    fn has_older(&self, in_flight: &Self::InFlight, step: u64) -> bool {
+        let _ = (in_flight, step);
+        false
+    }
+
     /// Answers the queued requests: this node lets go of a dead node.
     fn let_go(&self, site: &mut LineSite<'_, Self>) {
         let _ = site;

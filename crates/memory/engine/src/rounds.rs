@@ -15,7 +15,8 @@
 //!   waits for.
 //!
 //! A step is over when all messages that the node sent before the end of the step have arrived, and
-//! no forward is in flight. Why the next step may rely on that:
+//! no forward is in flight. All operations from before are complete as well. Why the next step may
+//! rely on that:
 //!
 //! 1. The fabric completes a message when the message is in the receiver's inbox. So all messages
 //!    that a node sent before its report are in the inboxes when all have reported.
@@ -95,7 +96,7 @@ impl Rounds {
 
     fn begin(&self, task: Task) {
         let before = self.task.lock().replace(task);
-        assert!(before.is_none(), "two steps at a time: {before:?}, and {task:?}");
+        assert!(before.is_none_or(|before| before == task), "two steps: {before:?}, {task:?}");
         self.advance();
     }
 
@@ -132,8 +133,9 @@ impl Node {
 
     /// Begins to let go of `dead`, which is fenced here and was [missed](crate::NodeCore::miss).
     pub fn let_go(&self, dead: ComputeNodeId) {
-        self.core.rounds.open.fetch_or(bit(dead), Ordering::Relaxed);
-        self.begin(Task::LetGo);
+        if self.core.rounds.open.fetch_or(bit(dead), Ordering::Relaxed) & bit(dead) == 0 {
+            self.begin(Task::LetGo);
+        }
     }
 
     /// Begins to handle all messages that have arrived.
@@ -141,9 +143,12 @@ impl Node {
         self.begin(Task::Drain);
     }
 
-    /// Begins to close `dead`: the line machines resolve what they wait for.
+    /// Begins to close `dead`: the line machines resolve what they wait for. Does nothing when
+    /// `dead` is closed: what the lines wait for since then has an answer.
     pub fn close(&self, dead: ComputeNodeId) {
-        self.begin(Task::Close(bit(dead)));
+        if self.core.rounds.open.load(Ordering::Relaxed) & bit(dead) != 0 {
+            self.begin(Task::Close(bit(dead)));
+        }
     }
 
     fn begin(&self, task: Task) {
@@ -212,7 +217,8 @@ impl<P: CoherenceProtocol> Inner<P> {
         }
         drop(task);
         let is_old = |sent: &Sent| sent.round < number;
-        if !self.core.letters.borrow().iter().any(|(_, sent)| is_old(sent)) {
+        let sends = self.core.letters.borrow().iter().any(|(_, sent)| is_old(sent));
+        if !sends && !self.node.protocol.has_older(&self.in_flight, number) {
             self.core.marked.set(number);
             self.core.mark.set(number);
         }

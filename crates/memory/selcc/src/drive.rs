@@ -156,7 +156,7 @@ impl Selcc {
                     _ => DirtyBounds::EMPTY,
                 };
                 let body = LineMessage { dirty, message }.encode();
-                let joined = site.in_flight.join(group, addr);
+                let joined = site.in_flight.join(group, addr, node.step());
                 let bytes = Bytes { region: node.arena(), remote: request.buffer, local };
                 let sent = worker.forward(addr, request.from, body, bytes, joined);
                 if sent.is_err() {

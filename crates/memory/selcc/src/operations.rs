@@ -63,6 +63,8 @@ struct Group {
     slot: Option<Slot>,
     old: u64,
     left: u32,
+    /// The step of a round in which the group was made.
+    step: u64,
     tries: u8,
     failed: Option<VerbError>,
 }
@@ -108,7 +110,7 @@ pub struct Operations {
 impl Operations {
     /// Adds a batch to this group, or to a new group. Returns the key of the group.
     #[inline]
-    pub(crate) fn join(&self, key: &mut Option<usize>, addr: GlobalAddr) -> usize {
+    pub(crate) fn join(&self, key: &mut Option<usize>, addr: GlobalAddr, step: u64) -> usize {
         let mut groups = self.groups.borrow_mut();
         let key = *key.get_or_insert_with(|| {
             groups.insert(Group {
@@ -118,6 +120,7 @@ impl Operations {
                 slot: None,
                 old: 0,
                 left: 0,
+                step,
                 tries: 0,
                 failed: None,
             })
@@ -127,6 +130,11 @@ impl Operations {
         group.left += 1;
         strict_check!(group);
         key
+    }
+
+    /// Whether a group is in flight that was made before this step of a round.
+    pub(crate) fn has_older(&self, step: u64) -> bool {
+        self.groups.borrow().iter().any(|(_, group)| group.step < step)
     }
 
     /// Takes a batch that was not posted out of its group again, before the group's operation is
@@ -157,7 +165,7 @@ impl Operations {
         rules: &Rules,
         mut group: Option<usize>,
     ) -> Result<bool, VerbError> {
-        let key = self.join(&mut group, addr);
+        let key = self.join(&mut group, addr, worker.node.step());
         let dirty = match op.writes_back(rules) {
             true => {
                 let (cache, dirty) = (worker.node.cache(), worker.take_dirty(id));

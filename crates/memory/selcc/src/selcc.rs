@@ -146,6 +146,10 @@ impl CoherenceProtocol for Selcc {
         }
     }
 
+    fn has_older(&self, in_flight: &Operations, step: u64) -> bool {
+        in_flight.has_older(step)
+    }
+
     fn let_go(&self, site: &mut LatchSite<'_>) {
         self.drive(site, Event::LetGo);
     }

@@ -13,12 +13,14 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, Region};
 pub struct LatchWords {
     geometry: Geometry,
     memories: Vec<Arc<Region>>,
+    survives: bool,
 }
 
 impl LatchWords {
     /// The latch words of a pool with this geometry, in the memories of its nodes, in their order.
-    pub fn new(geometry: Geometry, memories: Vec<Arc<Region>>) -> LatchWords {
-        LatchWords { geometry, memories }
+    /// `survives`: the lines of dead nodes are recovered.
+    pub fn new(geometry: Geometry, memories: Vec<Arc<Region>>, survives: bool) -> LatchWords {
+        LatchWords { geometry, memories, survives }
     }
 }
 
@@ -56,6 +58,10 @@ impl Truth for LatchWords {
         owners.holder()
     }
 
+    fn outlives_holders(&self) -> bool {
+        self.survives
+    }
+
     fn permits(
         &self,
         owners: Owners,
@@ -89,7 +95,7 @@ mod tests {
         let memory = || Region::zeroed(3 * (64 << 10)).expect("memory");
         let memories = vec![memory(), memory()];
         let line = geometry.line_addr(geometry.chunk_addr(MemoryNodeId(1), 0), 7);
-        let truth = LatchWords::new(geometry, memories.clone());
+        let truth = LatchWords::new(geometry, memories.clone(), false);
         assert_eq!(truth.owners(line), Owners::default());
         let word = LatchWord::exclusively(node(3)).plus(LatchWord::shared_by(node(5)).bits());
         let latch = geometry.latch_addr(line).offset() as usize;
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_copy_differs_from_the_word_only_while_an_operation_is_in_flight() {
-        let truth = LatchWords::new(Geometry::default(), Vec::new());
+        let truth = LatchWords::new(Geometry::default(), Vec::new(), false);
         let word = Owners::default().with(node(3), Ownership::Exclusive);
         let word = word.with(node(5), Ownership::Shared);
         let permits = |id, copy, gives| truth.permits(word, node(id), copy, &|_| gives);

@@ -24,10 +24,14 @@ pub(crate) const PROTOCOL: &str = "protocol";
 /// The key of a memory node's agent in its contact.
 const AGENT: &str = "agent";
 
-/// The protocol of a cluster with the changed settings of its homes, as in a contact. It has no
-/// space.
+/// The setting of the terms of a cluster that recovers the lines of dead nodes.
+const SURVIVE: &str = "survive";
+
+/// The protocol of a cluster with the changed settings of its homes, as in a contact, and whether
+/// its nodes recover the lines of dead nodes. It has no space.
 pub(crate) fn terms_of(config: &ClusterConfig) -> String {
-    let settings = config.changed_home_settings();
+    let survives = config.selcc.survive && !config.protocol.has_homes();
+    let settings = config.changed_home_settings().chain(survives.then_some(SURVIVE));
     let words =
         settings.map(|name| format!(",{name}={}", config.setting(name).unwrap_or_default()));
     words.fold(config.protocol.name().to_owned(), |terms, word| terms + &word)
@@ -49,6 +53,12 @@ pub(crate) fn config_of(terms: &str) -> Option<ClusterConfig> {
 pub(super) fn has_homes(terms: &str) -> bool {
     let name = terms.split(',').next();
     name.and_then(|name| name.parse::<Protocol>().ok()).is_some_and(Protocol::has_homes)
+}
+
+/// Whether the nodes of a cluster with these terms recover the lines of dead nodes. All nodes take
+/// part, so all must have the same setting.
+pub(super) fn survives(terms: &str) -> bool {
+    terms.split(',').any(|word| word.split_once('=') == Some((SURVIVE, "on")))
 }
 
 /// The entry in the contact of a memory node that has an agent at `address`.
@@ -94,7 +104,9 @@ pub(super) fn disagreement(view: &View, ours: &str) -> Option<JoinError> {
             // The agent of an earlier run hinders no protocol without homes.
             NodeName::Memory(_) => published(member).filter(|_| has_homes(ours))?.0,
         };
-        let is_other = theirs != ours && (has_homes(ours) || has_homes(theirs));
+        let need_the_same =
+            has_homes(ours) || has_homes(theirs) || survives(ours) != survives(theirs);
+        let is_other = theirs != ours && need_the_same;
         let (node, theirs, ours) = (member.node, told(theirs), told(ours));
         is_other.then_some(JoinError::OtherProtocol { node, theirs, ours })
     })

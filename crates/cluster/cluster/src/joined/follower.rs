@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use latchwork_engine::Node;
 use latchwork_membership::{Membership, MembershipError, NodeName, View};
-use latchwork_peers::{NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers};
+use latchwork_peers::{
+    NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers, RecoveryStep,
+};
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
 use latchwork_strict::strict_assert_ne;
@@ -54,10 +56,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(membership: &Membership, link: &Link) -> Shared {
+    /// `recovers`: the nodes of the cluster recover the lines of dead nodes.
+    pub(super) fn new(membership: &Membership, link: &Link, recovers: bool) -> Shared {
         let me = membership.me();
         let own = NodeEpoch { node: me.node, epoch: me.epoch };
-        let peers = Peers::new(own, me.node.compute().is_some(), PeerRules::default());
+        let rules = PeerRules { recovers, ..PeerRules::default() };
+        let peers = Peers::new(own, me.node.compute().is_some(), rules);
         Shared {
             membership: membership.clone(),
             link: link.clone(),
@@ -147,6 +151,7 @@ impl Follower {
                 self.forget(peer.node, has_left);
                 true
             }
+            PeerEffect::Recover(step, peer) => self.recover(step, peer),
             PeerEffect::Reclaim(peer) => self.reclaim(peer),
         }
     }
@@ -223,6 +228,20 @@ impl Follower {
         if has_left {
             // A node that leaves returns chunks, so the allocator looks for free chunks again.
             own.allocator().look_again();
+        }
+    }
+
+    fn recover(&mut self, step: RecoveryStep, dead: NodeEpoch<NodeName>) -> bool {
+        let node = self.shared.node.lock().clone();
+        match (dead.node, node) {
+            (NodeName::Compute(id), Some((own, ports))) => {
+                let done = self.reclaims.recover(&own, &ports, step, id);
+                tracing::info!(node = %dead.node, ?step, done, "a dead node is recovered");
+                done
+            }
+            // This node has no part in the memory pool yet, so it has touched no line.
+            (_, None) => step != RecoveryStep::Sweep,
+            _ => false,
         }
     }
 

@@ -47,7 +47,8 @@ impl Introductions {
         link: &Link,
         terms: Option<String>,
     ) -> Result<Self, JoinError> {
-        let shared = Arc::new(Shared::new(membership, link));
+        let recovers = terms.as_deref().is_some_and(agents::survives);
+        let shared = Arc::new(Shared::new(membership, link, recovers));
         let follower = shared.clone();
         let thread = thread::Builder::new().name("introductions".to_owned());
         let thread = thread.spawn(move || Follower::new(follower).follow())?;

@@ -1,4 +1,4 @@
-//! [`Reclaims`]: empties the epoch slots of dead compute nodes.
+//! [`Reclaims`]: recovers the lines of dead compute nodes, and empties their epoch slots.
 //!
 //! ```text
 //!   node C3 is dead       each node:  fence C3 ──► contact "fenced-C3 = EPOCH"
@@ -14,13 +14,16 @@
 
 use std::rc::Rc;
 
+use latchwork_engine::Node;
 use latchwork_fabric::Port;
+use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{Executor, ExecutorConfig, RealDriver};
 use latchwork_strict::{strict_assert_eq, strict_assert_ne};
 use latchwork_verbs::{ComputeNodeId, SetupError};
 
 use crate::ports::Ports;
 use crate::reclaim::empty_slot;
+use crate::recover;
 
 /// An executor and a port for the reclaims of this process.
 #[derive(Default)]
@@ -38,17 +41,32 @@ impl Reclaims {
         ports: &Ports,
         dead: ComputeNodeId,
     ) -> bool {
-        self.try_to(own, ports, dead).unwrap_or(false)
+        strict_assert_ne!(own, dead, "a node empties its own epoch slot");
+        let Ok((executor, port)) = self.worker(own, ports) else { return false };
+        let handle = executor.handle();
+        executor.block_on(empty_slot(port, &handle, dead))
     }
 
-    fn try_to(
+    /// Takes a step of the recovery from the death of a node. Returns whether the step is over.
+    /// After a failure the membership thread calls this again.
+    pub(super) fn recover(
+        &mut self,
+        own: &Node,
+        ports: &Ports,
+        step: RecoveryStep,
+        dead: ComputeNodeId,
+    ) -> bool {
+        let Ok((executor, port)) = self.worker(own.id(), ports) else { return false };
+        let handle = executor.handle();
+        executor.block_on(recover::take(step, own, port, &handle, dead))
+    }
+
+    fn worker(
         &mut self,
         own: ComputeNodeId,
         ports: &Ports,
-        dead: ComputeNodeId,
-    ) -> Result<bool, SetupError> {
-        strict_assert_ne!(own, dead, "a node empties its own epoch slot");
-        let (executor, port) = match &mut self.worker {
+    ) -> Result<&mut (Executor<RealDriver>, Rc<Port>), SetupError> {
+        let worker = match &mut self.worker {
             Some(worker) => worker,
             none => {
                 let executor = Executor::new(RealDriver::new(), ExecutorConfig::default());
@@ -57,8 +75,11 @@ impl Reclaims {
                 none.insert((executor, port))
             }
         };
-        strict_assert_eq!(port.node(), own, "the port is one of an earlier node of the process");
-        let handle = executor.handle();
-        Ok(executor.block_on(empty_slot(port, &handle, dead)))
+        strict_assert_eq!(
+            worker.1.node(),
+            own,
+            "the port is one of an earlier node of the process"
+        );
+        Ok(worker)
     }
 }

@@ -4,26 +4,40 @@
 //! ```text
 //!   contact of C1:  knows-C3 = 9      C1 has admitted C3, which joined at member epoch 9
 //!                   fenced-C2 = 7     C1 has fenced C2, which had joined at member epoch 7
+//!                   recovered-C2 = 7 drain   the last step of C2's recovery that C1 has taken
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use latchwork_membership::{MemberState, NodeName, View, ViewMember};
-use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport};
+use latchwork_peers::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, RecoveryStep};
 use latchwork_strict::strict_assert_eq;
 
 use super::agents;
 
 const KNOWS: &str = "knows-";
 const FENCED: &str = "fenced-";
+const RECOVERED: &str = "recovered-";
+
+/// The steps of a recovery, by name.
+const STEPS: [(&str, RecoveryStep); 5] = [
+    ("let-go", RecoveryStep::LetGo),
+    ("drain", RecoveryStep::Drain),
+    ("close", RecoveryStep::Close),
+    ("sweep", RecoveryStep::Sweep),
+    ("clear", RecoveryStep::Clear),
+];
 
 /// The key and the value of a report in the contact of the member that gives it.
 pub(super) fn contact_of(report: &PeerReport<NodeName>) -> (String, String) {
-    let (kind, NodeEpoch { node, epoch }) = match report {
-        PeerReport::Knows(peer) => (KNOWS, peer),
-        PeerReport::Fenced(peer) => (FENCED, peer),
+    let NodeEpoch { node, epoch } = report.peer();
+    let (kind, step) = match report {
+        PeerReport::Knows(_) => (KNOWS, None),
+        PeerReport::Fenced(_) => (FENCED, None),
+        PeerReport::Recovered(step, _) => (RECOVERED, STEPS.iter().find(|named| named.1 == *step)),
     };
-    let (key, value) = (format!("{kind}{node}"), epoch.to_string());
+    let step = step.map(|(name, _)| format!(" {name}")).unwrap_or_default();
+    let (key, value) = (format!("{kind}{node}"), format!("{epoch}{step}"));
     strict_assert_eq!(
         report_in(&key, &value).as_ref(),
         Some(report),
@@ -38,6 +52,12 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
         |node: &str| Some(NodeEpoch { node: node.parse().ok()?, epoch: value.parse().ok()? });
     if let Some(node) = key.strip_prefix(KNOWS) {
         return peer(node).map(PeerReport::Knows);
+    }
+    if let Some(node) = key.strip_prefix(RECOVERED) {
+        let (epoch, name) = value.split_once(' ')?;
+        let (_, step) = STEPS.iter().find(|named| named.0 == name)?;
+        let peer = NodeEpoch { node: node.parse().ok()?, epoch: epoch.parse().ok()? };
+        return Some(PeerReport::Recovered(*step, peer));
     }
     peer(key.strip_prefix(FENCED)?).map(PeerReport::Fenced)
 }
@@ -103,15 +123,25 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_is_published() {
-        for report in [PeerReport::Knows(of("C12", 41)), PeerReport::Fenced(of("M0", 1))] {
+        let recovered =
+            RecoveryStep::ALL.map(|step| PeerReport::Recovered(step, of("C3", 9))).into_iter();
+        let others = [PeerReport::Knows(of("C12", 41)), PeerReport::Fenced(of("M0", 1))];
+        for report in others.into_iter().chain(recovered) {
             let (key, value) = contact_of(&report);
             assert_eq!(report_in(&key, &value), Some(report));
         }
         // Members of earlier versions publish the same text.
         let (key, value) = contact_of(&PeerReport::Fenced(of("C3", 7)));
         assert_eq!((&*key, &*value), ("fenced-C3", "7"));
-        let foreign =
-            [("tcp", "7"), ("fenced-C3", "x"), ("fenced-", "7"), ("fenced-C99", "7"), ("C3", "7")];
+        let foreign = [
+            ("tcp", "7"),
+            ("fenced-C3", "x"),
+            ("fenced-", "7"),
+            ("fenced-C99", "7"),
+            ("C3", "7"),
+            ("recovered-C3", "7"),
+            ("recovered-C3", "7 other"),
+        ];
         for (key, value) in foreign {
             assert_eq!(report_in(key, value), None, "{key} = {value}");
         }

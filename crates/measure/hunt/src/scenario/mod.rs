@@ -249,6 +249,23 @@ impl Scenario {
         plan.lost_memory > 0 || self.has_compute_homes() && plan.departures() > 0
     }
 
+    /// Whether the lines of dead nodes are recovered, so that no operation of a survivor may fail.
+    /// A node that only loses its lease goes on to read its cache, which is no part of the recovery
+    /// yet.
+    pub(crate) fn recovers(&self) -> bool {
+        let plan = &self.faults;
+        let survives = self.settings.get("survive").is_some_and(|value| value == "on");
+        let is_judged = matches!(self.workload, Workload::Lines(_));
+        let is_kept = plan.lapses == 0 && !self.loses_memory();
+        survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0
+    }
+
+    /// Whether operations may fail, because the protocol cannot hide some of the faults.
+    pub(crate) fn may_fail_operations(&self) -> bool {
+        let deaths = if self.recovers() { 0 } else { self.faults.deaths };
+        FaultPlan { deaths, ..self.faults.clone() }.may_fail_operations()
+    }
+
     /// The number of operations of all tasks.
     pub fn total_operations(&self) -> u64 {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations

@@ -170,8 +170,26 @@ impl Scenario {
             departures(&mut scenario);
         }
         compute_homes(&mut scenario);
+        scenario.settle_deaths();
         scenario.deadline_us = patience(&scenario);
         scenario
+    }
+
+    /// Where lines of dead nodes are recovered, nodes die in place of those that lose their lease.
+    /// Where the workload does not know that writes which no other node has seen may be missing,
+    /// no line is recovered.
+    fn settle_deaths(&mut self) {
+        let plan = &mut self.faults;
+        if plan.departures() == 0 || !self.settings.contains_key("survive") {
+            return;
+        }
+        let deaths = plan.departures();
+        let (lapses_before, deaths_before) = (plan.lapses, plan.deaths);
+        (plan.deaths, plan.lapses) = (deaths, 0);
+        if !self.recovers() {
+            self.settings.remove("survive");
+            (self.faults.lapses, self.faults.deaths) = (lapses_before, deaths_before);
+        }
     }
 
     /// Draws the settings that only the protocol of this scenario has, unless they are set. Callers
@@ -201,7 +219,7 @@ fn patience(scenario: &Scenario) -> u64 {
     let slow = if plan.slow > 0 { u64::from(plan.slow_factor) } else { 1 };
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
     match scenario.protocol.requests_lines() {
-        _ if plan.may_fail_operations() => 10_000,
+        _ if scenario.may_fail_operations() => 10_000,
         true => 20_000 * slow * network,
         false => 1_000_000 * slow * network,
     }

@@ -219,7 +219,7 @@ impl Shared<Buffered> {
 
     /// Whether a write may take longer than its deadline.
     fn may_be_late(&self) -> bool {
-        self.scenario.faults.may_fail_operations() || self.work.load.write_deadline_us > 0
+        self.scenario.may_fail_operations() || self.work.load.write_deadline_us > 0
     }
 
     /// Records a report of lost writes. A loss that is not permitted is a failure.
@@ -228,9 +228,7 @@ impl Shared<Buffered> {
         for write in lost {
             let may = match &write.cause {
                 LossCause::Deadline(_) => self.may_be_late(),
-                LossCause::Memory(error) => {
-                    self.scenario.faults.may_fail_operations() && error.is_clean()
-                }
+                LossCause::Memory(error) => self.scenario.may_fail_operations() && error.is_clean(),
                 // An earlier write was lost, which has been judged by itself, or the node has died.
                 LossCause::Order | LossCause::Abandoned => true,
             };

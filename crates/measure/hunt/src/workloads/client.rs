@@ -81,6 +81,12 @@ pub(crate) trait Work: Sized + 'static {
     /// Adds the record of another thread.
     fn merge(record: &mut Self::Record, more: Self::Record);
 
+    /// Drops what these nodes, which have died, wrote last and no other node has seen. Only in
+    /// worlds that [recover](Scenario::recovers) lines.
+    fn forget_unseen(record: &mut Self::Record, is_dead: &dyn Fn(usize) -> bool) {
+        let _ = (record, is_dead);
+    }
+
     /// Checks the record. Returns the number of objects for which the check gave up.
     fn judge(&self, record: &Self::Record) -> CheckResult;
 

@@ -135,6 +135,10 @@ impl<W: Work> Load for Shared<W> {
 
     fn judge(&self) -> (Option<TreeStatistics>, CheckResult) {
         W::end(self);
+        if self.scenario.recovers() {
+            let is_dead = |node| self.observer.has_gone(node);
+            W::forget_unseen(&mut self.record.borrow_mut(), &is_dead);
+        }
         let record = self.record.borrow();
         (W::tree(&record), self.work.judge(&record))
     }

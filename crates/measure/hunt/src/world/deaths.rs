@@ -5,6 +5,7 @@
 //!        ├── each member, at a time of its own:       fences C3
 //!        │        └── each compute node, later:       forgets C3, and its requests to C3
 //!        └── as soon as all members have fenced it:
+//!                 ├── each compute node, later:       takes the steps of its recovery, if there is one
 //!                 └── each compute node, later:       reclaims C3
 //! ```
 //!
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use latchwork_cluster::{Simulated, SimulatedNode};
+use latchwork_peers::RecoveryStep;
 use latchwork_runtime::JoinHandle;
 use latchwork_workload::random::WorkloadRandom;
 
@@ -61,6 +63,18 @@ pub(super) struct Deaths {
     /// Made at the first loss, because most worlds lose no node.
     machines: RefCell<Option<Order>>,
     reclaims: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
+    /// The steps of recoveries that are due or run.
+    steps: RefCell<Vec<Step>>,
+}
+
+/// A step that `node` takes in the recovery from the death of `dead`, `delay` after it is due.
+struct Step {
+    node: usize,
+    step: RecoveryStep,
+    dead: usize,
+    delay: Duration,
+    /// `None`: the node takes another step first.
+    task: Option<JoinHandle<bool>>,
 }
 
 impl Deaths {
@@ -71,6 +85,7 @@ impl Deaths {
             gone: RefCell::default(),
             machines: RefCell::default(),
             reclaims: RefCell::default(),
+            steps: RefCell::default(),
         }
     }
 
@@ -92,8 +107,10 @@ impl Deaths {
                 add(agenda, forgotten, Coming::Reaction(Reaction::Forget { node, dead }));
             }
         }
-        let due = self.machines.borrow_mut().get_or_insert_with(|| Order::new(cluster)).died(dead);
-        self.schedule(at, due, agenda);
+        let mut machines = self.machines.borrow_mut();
+        let machines = machines.get_or_insert_with(|| Order::new(cluster));
+        let due = machines.died(dead);
+        self.schedule(machines, cluster, due, Some((at, agenda)));
     }
 
     /// Carries out a reaction. Returns false if the reacting node is lost itself.
@@ -120,35 +137,97 @@ impl Deaths {
             Reaction::Fence { by, dead } => {
                 machines.begins(by, order::fence(dead));
                 cluster.fence(by, dead);
-                self.schedule(at, machines.ended(by, order::fence(dead), true), agenda);
+                let due = machines.ended(by, order::fence(dead), true);
+                self.schedule(machines, cluster, due, Some((at, agenda)));
             }
             Reaction::Forget { node, dead } => {
                 let by = SimulatedNode::Compute(node);
                 machines.begins(by, order::forget(dead));
                 cluster.forget(node, dead);
-                machines.ended(by, order::forget(dead), true);
+                let due = machines.ended(by, order::forget(dead), true);
+                self.schedule(machines, cluster, due, Some((at, agenda)));
             }
             Reaction::Reclaim { node, dead } => {
-                machines.begins(SimulatedNode::Compute(node), order::reclaim(dead));
-                let task = cluster.reclaim(node, dead).expect("room for one more port");
-                self.reclaims.borrow_mut().push((node, dead, task));
+                self.reclaim(machines, cluster, node, dead);
             }
         }
         true
     }
 
-    /// Schedules the reclaims that have become due.
-    fn schedule(&self, at: Duration, due: Vec<Due>, agenda: &mut Agenda) {
-        for (node, dead) in due {
-            let later = at + self.up_to(self.notified / 4);
-            add(agenda, later, Coming::Reaction(Reaction::Reclaim { node, dead }));
+    fn reclaim(&self, machines: &mut Order, cluster: &Simulated, node: usize, dead: usize) {
+        machines.begins(SimulatedNode::Compute(node), order::step(None, dead));
+        let task = cluster.reclaim(node, dead).expect("room for one more port");
+        self.reclaims.borrow_mut().push((node, dead, task));
+    }
+
+    /// Schedules what has become due. Without an agenda, reclaims begin at once.
+    fn schedule(
+        &self,
+        machines: &mut Order,
+        cluster: &Simulated,
+        due: Vec<Due>,
+        mut agenda: Option<(Duration, &mut Agenda)>,
+    ) {
+        for (node, step, dead) in due {
+            match (step, &mut agenda) {
+                (Some(step), _) => {
+                    let delay = self.up_to(self.notified / 4);
+                    self.steps.borrow_mut().push(Step { node, step, dead, delay, task: None });
+                }
+                (None, Some((at, agenda))) => {
+                    let later = *at + self.up_to(self.notified / 4);
+                    add(agenda, later, Coming::Reaction(Reaction::Reclaim { node, dead }));
+                }
+                (None, None) => self.reclaim(machines, cluster, node, dead),
+            }
+        }
+        self.start_steps(machines, cluster);
+    }
+
+    /// Starts the first waiting step of each node that takes none: a node takes one at a time.
+    fn start_steps(&self, machines: &mut Order, cluster: &Simulated) {
+        let mut steps = self.steps.borrow_mut();
+        steps.retain(|step| cluster.lives(step.node));
+        let mut busy: BTreeSet<usize> =
+            steps.iter().filter(|step| step.task.is_some()).map(|step| step.node).collect();
+        for Step { node, step, dead, delay, task } in steps.iter_mut() {
+            if busy.insert(*node) {
+                machines.begins(SimulatedNode::Compute(*node), order::step(Some(*step), *dead));
+                let begun = cluster.recover(*node, (*step, *dead), *delay);
+                *task = Some(begun.expect("room for one more port"));
+            }
+        }
+    }
+
+    /// Goes on with the recoveries after an event of the world.
+    pub(super) fn go_on(&self, cluster: &Simulated) {
+        loop {
+            let is_over = |step: &Step| step.task.as_ref().is_some_and(JoinHandle::is_finished);
+            let at = self.steps.borrow().iter().position(is_over);
+            let Some(at) = at else { return };
+            let Step { node, step, dead, task, .. } = self.steps.borrow_mut().remove(at);
+            let done = matches!(task.and_then(|task| task.take()), Some(Ok(true)));
+            let mut machines = self.machines.borrow_mut();
+            let machines = machines.as_mut().expect("a step after a loss");
+            let due = match cluster.lives(node) {
+                true => machines.ended(
+                    SimulatedNode::Compute(node),
+                    order::step(Some(step), dead),
+                    done,
+                ),
+                false => Vec::new(),
+            };
+            self.schedule(machines, cluster, due, None);
         }
     }
 
     /// Whether all reclaims have ended. Reclaims by nodes that are lost themselves do not count.
     pub(super) fn are_over(&self, cluster: &Simulated) -> bool {
         let reclaims = self.reclaims.borrow();
-        reclaims.iter().all(|(node, _, task)| task.is_finished() || !cluster.lives(*node))
+        let is_over =
+            |node: usize, task: &JoinHandle<bool>| task.is_finished() || !cluster.lives(node);
+        let recovered = self.steps.borrow().iter().all(|step| !cluster.lives(step.node));
+        recovered && reclaims.iter().all(|(node, _, task)| is_over(*node, task))
     }
 
     /// The number of lost nodes that have been reclaimed. An error names a lost node that was not
@@ -160,7 +239,7 @@ impl Deaths {
         for (node, dead, task) in self.reclaims.borrow().iter() {
             match task.take() {
                 Some(Ok(true)) => {
-                    machines.ended(SimulatedNode::Compute(*node), order::reclaim(*dead), true);
+                    machines.ended(SimulatedNode::Compute(*node), order::step(None, *dead), true);
                     reclaimed.insert(*dead);
                 }
                 _ if !cluster.lives(*node) => {}

@@ -257,6 +257,10 @@ impl World {
         }
         if let Some(node) = strike.loses_node() {
             self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
+            if self.scenario.recovers() {
+                // Lines may return to what other nodes last knew.
+                self.steps.borrow().lines().for_each(|line| self.observer.tell(line, None));
+            }
             if self.scenario.has_compute_homes() {
                 self.observer.is_lost(node);
             }
@@ -365,7 +369,7 @@ impl World {
                 leaks::check_node(node)?;
             }
         }
-        if self.scenario.faults.may_fail_operations() {
+        if self.scenario.may_fail_operations() {
             return Ok(());
         }
         leaks::check_owners(&self.cluster)?;
@@ -395,6 +399,7 @@ impl World {
             if every_step && let Err((check, text)) = steps.check(&self.cluster, &self.observer) {
                 self.observer.fail(check, text);
             }
+            self.deaths.go_on(&self.cluster);
             self.observer.has_failed() || done()
         });
         if self.observer.has_failed() {

@@ -184,7 +184,7 @@ impl Observer {
     pub(crate) fn new(scenario: &Scenario, trace: Option<Trace>) -> Observer {
         Observer {
             seed: scenario.seed,
-            may_fail: scenario.faults.may_fail_operations(),
+            may_fail: scenario.may_fail_operations(),
             ends_locks: scenario.protocol.has_homes(),
             checks: scenario.checks,
             deadline: Duration::from_micros(scenario.deadline_us),
@@ -301,6 +301,11 @@ impl Observer {
         let mut gone = self.gone.borrow_mut();
         gone.compute.push(node);
         gone.lapsed.extend(runs.then_some(node));
+    }
+
+    /// Whether a compute node has died or lost its lease.
+    pub(crate) fn has_gone(&self, node: usize) -> bool {
+        self.gone.borrow().compute.contains(&node)
     }
 
     /// Whether a compute node has lost its lease.

@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use latchwork_cluster::{Simulated, SimulatedNode};
 use latchwork_peers::{
     ClusterView, NodeEpoch, NodeState, NodeView, PeerEffect, PeerInput, PeerReport, PeerRules,
-    Peers,
+    Peers, RecoveryStep,
 };
 use latchwork_verbs::MemoryNodeId;
 
 /// The member epoch of every node: in a world, no node joins again.
 const EPOCH: u64 = 1;
 
-/// A reclaim that a machine has asked for: the node that reclaims, and the dead node.
-pub(super) type Due = (usize, usize);
+/// A step after a death that a machine has asked for: the node that takes it, and the dead node.
+/// `None`: the reclaim.
+pub(super) type Due = (usize, Option<RecoveryStep>, usize);
 
 /// The peer machines of all nodes, and the one view that all machines get.
 ///
@@ -51,9 +52,10 @@ pub(super) fn forget(dead: usize) -> PeerEffect<SimulatedNode> {
     PeerEffect::Forget { peer: of(SimulatedNode::Compute(dead)), has_left: false }
 }
 
-/// The effect that reclaims a dead compute node.
-pub(super) fn reclaim(dead: usize) -> PeerEffect<SimulatedNode> {
-    PeerEffect::Reclaim(of(SimulatedNode::Compute(dead)))
+/// The effect of a step after the death of a compute node; `None`: the reclaim.
+pub(super) fn step(step: Option<RecoveryStep>, dead: usize) -> PeerEffect<SimulatedNode> {
+    let dead = of(SimulatedNode::Compute(dead));
+    step.map_or(PeerEffect::Reclaim(dead), |step| PeerEffect::Recover(step, dead))
 }
 
 impl Order {
@@ -67,7 +69,9 @@ impl Order {
             is_reachable: true,
             reports: BTreeSet::new(),
         };
-        let machine = |node| Peers::new(of(node), has_slot(node), PeerRules::default());
+        let recovers = cluster.nodes().iter().all(|node| node.survives());
+        let rules = PeerRules { recovers, ..PeerRules::default() };
+        let machine = |node| Peers::new(of(node), has_slot(node), rules);
         let mut order = Order {
             view: ClusterView { nodes: nodes_of(cluster).map(|n| (n, member(n))).collect() },
             machines: nodes_of(cluster).map(|node| (node, machine(node))).collect(),
@@ -82,8 +86,7 @@ impl Order {
         order
     }
 
-    /// Records that a compute node has died or lost its lease. Returns the reclaims that are due
-    /// now.
+    /// Records that a compute node has died or lost its lease. Returns the steps that are due now.
     pub(super) fn died(&mut self, dead: usize) -> Vec<Due> {
         let node = SimulatedNode::Compute(dead);
         self.dead.push(dead);
@@ -101,15 +104,19 @@ impl Order {
         assert!(self.asked.remove(&(by, effect)), "{by:?} is not asked for {effect:?}");
     }
 
-    /// Records that an effect has ended, with success if `done`. Returns the reclaims that are due
-    /// now.
+    /// Records that an effect has ended, with success if `done`. Returns the steps that are due now.
     pub(super) fn ended(
         &mut self,
         by: SimulatedNode,
         effect: PeerEffect<SimulatedNode>,
         done: bool,
     ) -> Vec<Due> {
-        if self.step(by, PeerInput::Ended { effect, done }) { self.publish() } else { Vec::new() }
+        let before = self.asked.clone();
+        let mut is_new = self.step(by, PeerInput::Ended { effect, done });
+        if !done {
+            is_new |= self.step(by, PeerInput::Retry);
+        }
+        self.due_since(&before, is_new)
     }
 
     /// The text of an effect that a machine has asked for, and that has not begun. `None` if there
@@ -120,10 +127,19 @@ impl Order {
     }
 
     /// Gives the view to all machines, again and again, until no machine adds a report. Returns the
-    /// reclaims that have become due, in the order of the deaths.
+    /// steps that have become due, in the order of the deaths.
     fn publish(&mut self) -> Vec<Due> {
         let before = self.asked.clone();
-        let mut is_new = true;
+        self.due_since(&before, true)
+    }
+
+    /// As [`publish`](Order::publish), for all that was asked since `before`. `is_new`: there is a
+    /// new report.
+    fn due_since(
+        &mut self,
+        before: &BTreeSet<(SimulatedNode, PeerEffect<SimulatedNode>)>,
+        mut is_new: bool,
+    ) -> Vec<Due> {
         while is_new {
             let (view, nodes) =
                 (self.view.clone(), self.machines.keys().copied().collect::<Vec<_>>());
@@ -133,16 +149,22 @@ impl Order {
             }
         }
         let place = |dead: usize| self.dead.iter().position(|other| *other == dead);
-        let due = self.asked.difference(&before).filter_map(|(by, effect)| match (by, effect) {
-            (SimulatedNode::Compute(node), PeerEffect::Reclaim(peer)) => match peer.node {
-                SimulatedNode::Compute(dead) => Some((place(dead), *node, dead)),
-                SimulatedNode::Memory(_) => None,
-            },
-            _ => None,
+        let due = self.asked.difference(before).filter_map(|(by, effect)| {
+            let step = match effect {
+                PeerEffect::Reclaim(_) => None,
+                PeerEffect::Recover(step, _) => Some(*step),
+                _ => return None,
+            };
+            match (by, effect.peer().node) {
+                (SimulatedNode::Compute(node), SimulatedNode::Compute(dead)) => {
+                    Some((place(dead), *node, step, dead))
+                }
+                _ => None,
+            }
         });
         let mut due: Vec<_> = due.collect();
         due.sort_unstable();
-        due.into_iter().map(|(_, node, dead)| (node, dead)).collect()
+        due.into_iter().map(|(_, node, step, dead)| (node, step, dead)).collect()
     }
 
     /// Gives one input to a machine. Some effects take no time in a world and end at once:

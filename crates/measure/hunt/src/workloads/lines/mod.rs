@@ -126,6 +126,10 @@ impl Work for Lines {
         record.merge(more);
     }
 
+    fn forget_unseen(record: &mut LinesRecord, is_dead: &dyn Fn(usize) -> bool) {
+        record.forget_unseen(is_dead);
+    }
+
     fn judge(&self, record: &LinesRecord) -> CheckResult {
         record.judge()
     }

@@ -1,5 +1,6 @@
 //! [`LinesRecord`]: the recorded calls on lines, with the stamps that they saw and wrote.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use latchwork_history::calls::{Access, Call, RegisterOperation};
@@ -106,6 +107,31 @@ impl LinesRecord {
         counter::check(&self.additions, self.counted)?;
         history::check(Stamp::default(), &self.calls)?;
         Ok(0)
+    }
+
+    /// Drops what dead nodes wrote last and no other node has seen, with the reads of it: their
+    /// lines may have returned to an earlier version.
+    pub(in crate::workloads) fn forget_unseen(&mut self, is_dead: impl Fn(usize) -> bool) {
+        let of_dead = |call: &LineCall| is_dead(call.process.node);
+        let mut seen = BTreeSet::new();
+        for call in self.calls.iter().filter(|call| !of_dead(call)) {
+            seen.insert((call.line, call.saw));
+        }
+        let mut known = BTreeMap::<GlobalAddr, u64>::new();
+        for call in self.calls.iter().filter(|call| of_dead(call)) {
+            if let Some(wrote) = call.wrote.filter(|wrote| seen.contains(&(call.line, *wrote))) {
+                let last = known.entry(call.line).or_default();
+                *last = (*last).max(wrote.version());
+            }
+        }
+        let unseen: BTreeSet<_> = (self.calls.iter().filter(|call| of_dead(call)))
+            .filter_map(|call| Some((call.line, call.wrote?)))
+            .filter(|(line, wrote)| wrote.version() > known.get(line).copied().unwrap_or(0))
+            .collect();
+        self.calls.retain(|call| {
+            let touches = |stamp: Stamp| unseen.contains(&(call.line, stamp));
+            !(of_dead(call) && (touches(call.saw) || call.wrote.is_some_and(touches)))
+        });
     }
 }
 

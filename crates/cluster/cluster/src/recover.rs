@@ -1,0 +1,170 @@
+//! The steps of the recovery from the death of a compute node. The steps are the same in clusters
+//! of processes and in simulated clusters.
+
+use std::time::Duration;
+
+use latchwork_engine::Node;
+use latchwork_fabric::Port;
+use latchwork_latch::{LatchWord, NodeSet};
+use latchwork_memnode::{Geometry, Pool};
+use latchwork_peers::RecoveryStep;
+use latchwork_runtime::{Handle, Time};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, VerbError, WORD};
+
+/// The time limit of one attempt to sweep.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The time limit of one attempt at any other step. A step may have to wait for the recovery from a
+/// later death, which this node begins after the attempt.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// The interval between two checks whether a step is over.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// The longest such interval.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+
+/// Takes one step as the node `node`. The executor of `handle` must poll `port`. Returns whether
+/// the step is over. A failed attempt can be repeated.
+pub(crate) async fn take(
+    step: RecoveryStep,
+    node: &Node,
+    port: &Port,
+    handle: &Handle,
+    dead: ComputeNodeId,
+) -> bool {
+    let limit = if step == RecoveryStep::Sweep { PATIENCE } else { SHORT };
+    let deadline = handle.now() + limit;
+    match step {
+        RecoveryStep::LetGo => {
+            node.let_go(dead);
+            is_settled(node, handle, deadline).await
+        }
+        RecoveryStep::Drain => {
+            node.drain();
+            is_settled(node, handle, deadline).await
+        }
+        RecoveryStep::Close => {
+            node.close(dead);
+            comes(handle, deadline, || node.is_step_over() && node.is_clear_of(dead)).await
+        }
+        RecoveryStep::Sweep => {
+            let sweep = sweep(port, node.allocator().pool(), dead);
+            matches!(handle.timeout(deadline, sweep).await, Ok(Ok(())))
+        }
+        RecoveryStep::Clear => {
+            node.prolong_step();
+            comes(handle, deadline, || node.is_step_over() && node.is_clear_of(dead)).await
+        }
+    }
+}
+
+/// Waits until the present step is over, no forward is in flight, and all messages that the node
+/// has sent until then have arrived.
+async fn is_settled(node: &Node, handle: &Handle, deadline: Time) -> bool {
+    if !comes(handle, deadline, || node.is_step_over() && !node.gives()).await {
+        return false;
+    }
+    node.prolong_step();
+    comes(handle, deadline, || node.is_step_over()).await
+}
+
+/// Waits until the condition holds, at most until the deadline. Returns whether it holds.
+async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool) -> bool {
+    let mut pause = LOOK;
+    while !holds() {
+        if handle.now() >= deadline {
+            return false;
+        }
+        handle.sleep(pause).await;
+        pause = (pause * 2).min(LOOK_MAX);
+    }
+    true
+}
+
+/// Takes the dead node out of all latch words of the pool. All living nodes have closed.
+async fn sweep(port: &Port, pool: &Pool, dead: ComputeNodeId) -> Result<(), VerbError> {
+    for memory in (0..pool.memory_nodes() as u16).map(MemoryNodeId) {
+        for index in 0..pool.chunks(memory) {
+            let chunk = pool.geometry().chunk_addr(memory, index);
+            sweep_chunk(port, pool.geometry(), chunk, dead).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn sweep_chunk(
+    port: &Port,
+    geometry: Geometry,
+    chunk: GlobalAddr,
+    dead: ComputeNodeId,
+) -> Result<(), VerbError> {
+    let words = port.read_words(chunk, geometry.lines_per_chunk() as usize).await?;
+    for (at, word) in words.into_iter().enumerate() {
+        let addr = GlobalAddr::from_bits(chunk.bits() + (at * WORD) as u64);
+        mend(port, addr, LatchWord::from_bits(word), dead).await?;
+    }
+    Ok(())
+}
+
+/// Takes the dead node out of the latch word at `addr`, which was `word`, by a compare-and-swap of
+/// the exact word. Other nodes may change the word at the same time, also to the same end.
+async fn mend(
+    port: &Port,
+    addr: GlobalAddr,
+    mut word: LatchWord,
+    dead: ComputeNodeId,
+) -> Result<(), VerbError> {
+    while let Some(mended) = without(word, dead) {
+        match port.compare_swap(addr, word.bits(), mended.bits()).await {
+            Ok(old) if old == word.bits() => break,
+            Ok(old) => word = LatchWord::from_bits(old),
+            Err(VerbError::Ambiguous { .. }) => {
+                word = LatchWord::from_bits(port.read_word(addr).await?);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The word without the dead node; `None` when the word does not name it.
+fn without(word: LatchWord, dead: ComputeNodeId) -> Option<LatchWord> {
+    let (holds, shares) = (word.exclusive() == Some(dead), word.shared().contains(dead));
+    let others = NodeSet::without(word.shared(), dead);
+    (holds || shares).then(|| match word.exclusive() {
+        Some(holder) if !holds => {
+            LatchWord::from_bits(LatchWord::exclusively(holder).bits() | others.bits())
+        }
+        _ => LatchWord::shared_among(others),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_loses_the_dead_node_and_nothing_else() {
+        let node = |id| ComputeNodeId::new(id).expect("a valid id");
+        let (a, b, dead) = (node(1), node(58), node(7));
+        let shared = |nodes: &[ComputeNodeId]| {
+            LatchWord::shared_among(nodes.iter().fold(NodeSet::EMPTY, |set, id| set.with(*id)))
+        };
+        let held = |by, nodes: &[ComputeNodeId]| {
+            LatchWord::from_bits(LatchWord::exclusively(by).bits() | shared(nodes).bits())
+        };
+        for (word, mended) in [
+            (LatchWord::FREE, None),
+            (shared(&[a, b]), None),
+            (held(a, &[b]), None),
+            (shared(&[dead]), Some(LatchWord::FREE)),
+            (shared(&[a, dead, b]), Some(shared(&[a, b]))),
+            (held(a, &[dead, b]), Some(held(a, &[b]))),
+            (held(dead, &[]), Some(LatchWord::FREE)),
+            (held(dead, &[a, b]), Some(shared(&[a, b]))),
+        ] {
+            assert_eq!(without(word, dead), mended, "{word:?}");
+        }
+    }
+}
