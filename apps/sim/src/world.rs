@@ -26,6 +26,7 @@ impl WorldArgs {
             ..SwarmChoice::default()
         };
         let mut scenario = self.changed(Scenario::from_seed(seed, &choice));
+        scenario.settle_deaths();
         if choice.vary == Vary::Settings {
             scenario.vary_ways_of_conflict();
         }

@@ -46,7 +46,7 @@ pub(crate) async fn take(
         }
         RecoveryStep::Close => {
             node.close(dead);
-            comes(handle, deadline, || node.is_step_over() && node.is_clear_of(dead)).await
+            comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
         }
         RecoveryStep::Sweep => {
             let sweep = sweep(port, node.allocator().pool(), dead);
@@ -54,7 +54,7 @@ pub(crate) async fn take(
         }
         RecoveryStep::Clear => {
             node.prolong_step();
-            comes(handle, deadline, || node.is_step_over() && node.is_clear_of(dead)).await
+            comes(handle, deadline, || node.is_step_over()).await
         }
     }
 }

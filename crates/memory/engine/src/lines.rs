@@ -140,8 +140,8 @@ pub(crate) trait NodeLines: Send + Sync {
     /// See [`Node::gives`].
     fn gives(&self) -> bool;
 
-    /// See [`Node::is_clear_of`].
-    fn is_clear_of(&self, dead: ComputeNodeId) -> bool;
+    /// Whether nothing of the line depends on the dead node.
+    fn is_clear_of(&self, line: GlobalAddr, dead: ComputeNodeId) -> bool;
 
     /// Starts a worker of `node`, whose records these are.
     fn start(

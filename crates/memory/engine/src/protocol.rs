@@ -78,8 +78,10 @@ pub trait LineState: fmt::Debug + Send + 'static {
         false
     }
 
-    /// Whether a forward of the line is in flight whose receiver is not settled.
-    fn gives(&self) -> bool {
+    /// Whether a forward of the line is in flight whose receiver is not settled, and is none of
+    /// the dead nodes `gone`: bit id-1 for each.
+    fn gives(&self, gone: u64) -> bool {
+        let _ = gone;
         false
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Rounds {
     number: AtomicU64,
     /// The dead nodes that this node has let go of and has not closed: one bit each.
     open: AtomicU64,
+    /// The lines that a close has left with something to resolve, until they have resolved it.
+    unclear: Mutex<Vec<GlobalAddr>>,
     /// The task of the present step, until a worker has done it.
     task: Mutex<Option<Task>>,
     marks: Mutex<Vec<Arc<Mark>>>,
@@ -168,15 +170,18 @@ impl Node {
         self.core.wake_handler();
     }
 
-    /// Whether a forward is in flight whose receiver is not settled.
+    /// Whether a forward to a living node is in flight whose receiver is not settled.
     pub fn gives(&self) -> bool {
         self.lines.gives()
     }
 
-    /// Whether no line depends on the dead node any more, and no operation in flight names it. Ask
-    /// after its [close](Node::close) is over.
-    pub fn is_clear_of(&self, dead: ComputeNodeId) -> bool {
-        self.lines.is_clear_of(dead)
+    /// Whether all lines have resolved what they waited for at the [close](Node::close) of `dead`:
+    /// none depends on it any more, and no operation in flight names it. A line that depends on
+    /// another node later does not count.
+    pub fn has_claimed(&self, dead: ComputeNodeId) -> bool {
+        let mut unclear = self.core.rounds.unclear.lock();
+        unclear.retain(|line| !self.lines.is_clear_of(*line, dead));
+        unclear.is_empty()
     }
 }
 
@@ -204,7 +209,12 @@ impl<P: CoherenceProtocol> Inner<P> {
                 (0..DRAIN_MAX).any(|_| !receive())
             }
             Some(Task::Close(dead)) => {
-                self.with_all(|site| self.node.protocol.lost(site));
+                let mut unclear = rounds.unclear.lock();
+                self.with_all(|site| {
+                    self.node.protocol.lost(site);
+                    unclear.push(site.addr);
+                });
+                drop(unclear);
                 // The node asks again when no other round is open.
                 rounds.open.fetch_and(!dead, Ordering::Relaxed);
                 true
@@ -238,7 +248,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     }
 
     /// Takes a step of each line with a record.
-    fn with_all(&self, step: impl Fn(&mut LineSite<'_, P>)) {
+    fn with_all(&self, mut step: impl FnMut(&mut LineSite<'_, P>)) {
         for shard in self.node.records.shards() {
             let mut records = shard.lock();
             let mut lines: Vec<GlobalAddr> = records.keys().copied().collect();

@@ -65,14 +65,16 @@ impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
     }
 
     fn gives(&self) -> bool {
-        self.records.shards().any(|shard| shard.lock().values().any(|record| record.line.gives()))
+        let gone = self.core.gone();
+        let gives = |record: &Record<P::Line>| record.line.gives(gone);
+        self.records.shards().any(|shard| shard.lock().values().any(gives))
     }
 
-    fn is_clear_of(&self, dead: ComputeNodeId) -> bool {
+    fn is_clear_of(&self, line: GlobalAddr, dead: ComputeNodeId) -> bool {
         let is_clear = |record: &Record<P::Line>| {
             record.local.failed.is_some() || record.line.is_clear_of(dead)
         };
-        self.records.shards().all(|shard| shard.lock().values().all(is_clear))
+        self.records.shard(line).lock().get(&line).is_none_or(is_clear)
     }
 
     fn start(

@@ -3,7 +3,7 @@
 use latchwork_cache::{DirtyBounds, Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_engine::{FrameCopy, LineState, LocalSide};
-use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, Seq, Want, WordOp};
+use latchwork_latch::{Hold, LatchWord, Line, LocalCopy, NodeSet, Seq, Want, WordOp};
 use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
 
@@ -119,8 +119,8 @@ impl LineState for LatchLine {
         self.machine.is_asking(peer)
     }
 
-    fn gives(&self) -> bool {
-        self.machine.gives()
+    fn gives(&self, gone: u64) -> bool {
+        self.machine.gives(NodeSet::from_bits(gone))
     }
 
     fn is_clear_of(&self, peer: ComputeNodeId) -> bool {

@@ -170,15 +170,15 @@ impl Scenario {
             departures(&mut scenario);
         }
         compute_homes(&mut scenario);
-        scenario.settle_deaths();
         scenario.deadline_us = patience(&scenario);
+        scenario.settle_deaths();
         scenario
     }
 
-    /// Where lines of dead nodes are recovered, nodes die in place of those that lose their lease.
-    /// Where the workload does not know that writes which no other node has seen may be missing,
-    /// no line is recovered.
-    fn settle_deaths(&mut self) {
+    /// Where lines of dead nodes are recovered, nodes die in place of those that lose their lease,
+    /// and accesses have the time to wait for the recovery. Where the workload does not know that
+    /// writes which no other node has seen may be missing, no line is recovered.
+    pub fn settle_deaths(&mut self) {
         let plan = &mut self.faults;
         if plan.departures() == 0 || !self.settings.contains_key("survive") {
             return;
@@ -190,6 +190,7 @@ impl Scenario {
             self.settings.remove("survive");
             (self.faults.lapses, self.faults.deaths) = (lapses_before, deaths_before);
         }
+        self.deadline_us = patience(self);
     }
 
     /// Draws the settings that only the protocol of this scenario has, unless they are set. Callers
@@ -220,6 +221,7 @@ fn patience(scenario: &Scenario) -> u64 {
     let network = if scenario.network == Network::Harsh { 3 } else { 1 };
     match scenario.protocol.requests_lines() {
         _ if scenario.may_fail_operations() => 10_000,
+        _ if scenario.recovers() => 200_000 * slow * network,
         true => 20_000 * slow * network,
         false => 1_000_000 * slow * network,
     }

@@ -199,14 +199,17 @@ impl Deaths {
         }
     }
 
-    /// Goes on with the recoveries after an event of the world.
-    pub(super) fn go_on(&self, cluster: &Simulated) {
+    /// Goes on with the recoveries after an event of the world. `ended` gets each step that has
+    /// ended: the node, and a text for the trace.
+    pub(super) fn go_on(&self, cluster: &Simulated, ended: &dyn Fn(usize, String)) {
         loop {
             let is_over = |step: &Step| step.task.as_ref().is_some_and(JoinHandle::is_finished);
             let at = self.steps.borrow().iter().position(is_over);
             let Some(at) = at else { return };
             let Step { node, step, dead, task, .. } = self.steps.borrow_mut().remove(at);
             let done = matches!(task.and_then(|task| task.take()), Some(Ok(true)));
+            let end = if done { "" } else { ", and must try again" };
+            ended(node, format!("{} C{}{end}", in_words(step), dead + 1));
             let mut machines = self.machines.borrow_mut();
             let machines = machines.as_mut().expect("a step after a loss");
             let due = match cluster.lives(node) {
@@ -251,6 +254,16 @@ impl Deaths {
             return Err(format!("no node reclaims C{}", left + 1));
         }
         machines.open_effect().map_or(Ok(reclaimed.len() as u64), Err)
+    }
+}
+
+fn in_words(step: RecoveryStep) -> &'static str {
+    match step {
+        RecoveryStep::LetGo => "has let go of",
+        RecoveryStep::Drain => "has drained its inbox for",
+        RecoveryStep::Close => "has closed",
+        RecoveryStep::Sweep => "has swept the words of",
+        RecoveryStep::Clear => "is clear of",
     }
 }
 

@@ -399,7 +399,7 @@ impl World {
             if every_step && let Err((check, text)) = steps.check(&self.cluster, &self.observer) {
                 self.observer.fail(check, text);
             }
-            self.deaths.go_on(&self.cluster);
+            self.deaths.go_on(&self.cluster, &|node, text| self.observer.note_of_node(node, text));
             self.observer.has_failed() || done()
         });
         if self.observer.has_failed() {

@@ -42,10 +42,10 @@ impl Line {
         !self.unsettled && !names && self.pledged_to() != Some(dead)
     }
 
-    /// Whether this node has a forward in flight whose receiver is not settled. A node ends the
-    /// first half of its round only without one.
-    pub fn gives(&self) -> bool {
-        !self.served.is_empty()
+    /// Whether this node has a forward in flight whose receiver is not settled, and is none of the
+    /// dead nodes `gone`. A node ends the first half of its round only without one.
+    pub fn gives(&self, gone: NodeSet) -> bool {
+        self.served.iter().any(|&(to, _)| !gone.contains(to))
     }
 
     pub(super) fn lost(&mut self, rules: &Rules, copy: &mut impl LocalCopy, out: &mut Vec<Action>) {

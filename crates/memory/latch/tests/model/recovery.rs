@@ -104,7 +104,9 @@ impl World {
             match node.round {
                 Round::Apart => out.push(Stride::LetGo { at }),
                 Round::First if !self.has_marks(node, Round::First) => {}
-                Round::First if node.line.gives() && self.breach != Some(Breach::MarksInDoubt) => {}
+                Round::First
+                    if node.line.gives(NodeSet::EMPTY)
+                        && self.breach != Some(Breach::MarksInDoubt) => {}
                 Round::First if self.breach == Some(Breach::OneRound) => {
                     out.push(Stride::Close { at });
                 }

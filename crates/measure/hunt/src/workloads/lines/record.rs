@@ -113,24 +113,20 @@ impl LinesRecord {
     /// lines may have returned to an earlier version.
     pub(in crate::workloads) fn forget_unseen(&mut self, is_dead: impl Fn(usize) -> bool) {
         let of_dead = |call: &LineCall| is_dead(call.process.node);
+        let writes =
+            self.calls.iter().filter_map(|call| Some(((call.line, call.wrote?), call.saw)));
+        let before: BTreeMap<_, Stamp> = writes.collect();
+        // What a node has seen, and what it was written over.
         let mut seen = BTreeSet::new();
         for call in self.calls.iter().filter(|call| !of_dead(call)) {
-            seen.insert((call.line, call.saw));
-        }
-        let mut known = BTreeMap::<GlobalAddr, u64>::new();
-        for call in self.calls.iter().filter(|call| of_dead(call)) {
-            if let Some(wrote) = call.wrote.filter(|wrote| seen.contains(&(call.line, *wrote))) {
-                let last = known.entry(call.line).or_default();
-                *last = (*last).max(wrote.version());
+            let mut stamp = Some(call.saw);
+            while let Some(at) = stamp.filter(|at| seen.insert((call.line, *at))) {
+                stamp = before.get(&(call.line, at)).copied();
             }
         }
-        let unseen: BTreeSet<_> = (self.calls.iter().filter(|call| of_dead(call)))
-            .filter_map(|call| Some((call.line, call.wrote?)))
-            .filter(|(line, wrote)| wrote.version() > known.get(line).copied().unwrap_or(0))
-            .collect();
         self.calls.retain(|call| {
-            let touches = |stamp: Stamp| unseen.contains(&(call.line, stamp));
-            !(of_dead(call) && (touches(call.saw) || call.wrote.is_some_and(touches)))
+            let is_seen = |stamp: Stamp| seen.contains(&(call.line, stamp));
+            !of_dead(call) || is_seen(call.saw) && call.wrote.is_none_or(is_seen)
         });
     }
 }
