@@ -131,7 +131,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         };
         let is_closed = |peer: &Peer| {
             let is_dead = peer.has_slot && peer.state == NodeState::Dead;
-            !self.rules.recovers || !is_dead || peer.recovery.is_over(RecoveryStep::Close)
+            let waits = self.rules.recovers && self.rules.act_after_close;
+            !waits || !is_dead || peer.recovery.is_over(RecoveryStep::Close)
         };
         let all = |is: &dyn Fn(&Peer) -> bool, of: &dyn Fn(&&Peer) -> bool| {
             self.peers.values().filter(|peer| of(peer)).all(is)
@@ -316,7 +317,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         self.peers.values().all(|peer| {
             let is_dead = peer.has_slot && peer.state == NodeState::Dead;
             !is_dead || peer.recovery.is_over(RecoveryStep::Drain)
-        })
+        }) || !self.rules.close_together
     }
 
     fn advance_all(&mut self, out: &mut Vec<PeerEffect<N>>) {
@@ -379,7 +380,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         };
         let recovers = rules.recovers && is_dead && peer.has_slot && is_compute;
         if recovers && peer.is_fenced_by_all && peer.fence == Done && is_unlinked {
-            peer.recovery.go_on();
+            peer.recovery.go_on(rules.let_go_first);
             if let Some(step) = peer.recovery.step {
                 let is_mine = match step {
                     RecoveryStep::Close => may_close,

@@ -68,10 +68,13 @@ impl Recovery {
     }
 
     /// Goes on to the next step, when the present one is over at all nodes. An effect that runs
-    /// ends first.
-    pub(crate) fn go_on(&mut self) {
+    /// ends first. Without `let_go_first` the node drains after its own report.
+    pub(crate) fn go_on(&mut self, let_go_first: bool) {
         while let Some(step) = self.step
-            && self.is_over(step)
+            && (self.is_over(step)
+                || !let_go_first
+                    && step == RecoveryStep::LetGo
+                    && self.report == Progress::Done)
             && self.effect != Progress::Running
             && self.report != Progress::Running
         {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   world.rs    the store with all its views, the fabric of each node, the epoch slots; S1 to S5
+//!   recovery.rs the steps of the recoveries; S6 to S9
 //!   setting.rs  which nodes a world has, which faults may happen, and the steps
 //!   holds.rs    the settings in which all properties hold, with all rules
 //!   refuted.rs  the settings in which a property fails, because one rule is off
@@ -13,6 +14,7 @@
 //! counterexamples. With `--ignored` it also runs the settings that take minutes.
 
 mod holds;
+mod recovery;
 mod refuted;
 mod runs;
 mod setting;
