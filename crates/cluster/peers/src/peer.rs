@@ -76,7 +76,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new<N>(view: &NodeView<N>) -> Peer {
+    /// `is_late`: this node acts only after all have closed this peer.
+    pub(crate) fn new<N>(view: &NodeView<N>, is_late: bool) -> Peer {
         Peer {
             epoch: view.epoch,
             state: view.state,
@@ -89,15 +90,15 @@ impl Peer {
             fence: Progress::Open,
             knows: Progress::Open,
             fenced: Progress::Open,
-            recovery: Recovery::new(view.state == NodeState::Dead),
+            recovery: Recovery::new(is_late),
             reclaim: Progress::Open,
         }
     }
 
     /// The id has a later holder. Running effects for the earlier holder continue.
-    pub(crate) fn replace<N>(&mut self, view: &NodeView<N>) {
+    pub(crate) fn replace<N>(&mut self, view: &NodeView<N>, is_late: bool) {
         let Peer { link, fencing, .. } = *self;
-        *self = Peer { link, fencing, ..Peer::new(view) };
+        *self = Peer { link, fencing, ..Peer::new(view, is_late) };
     }
 
     /// Whether the fabric is admitting, forgetting or fencing a holder of the id. At most one of

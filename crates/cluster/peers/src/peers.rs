@@ -216,12 +216,14 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     /// order in which views arrive does not matter.
     fn see(&mut self, node: N, seen: &NodeView<N>) {
         let me = self.me;
-        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
+        let acts = self.was_introduced && self.rules.actors_let_go;
+        let is_late = seen.state == NodeState::Dead && !acts;
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen, is_late));
         let is_later = seen.epoch > peer.epoch;
         let is_other = (seen.epoch, seen.state) != (peer.epoch, peer.state);
         let before = (peer.epoch, peer.state);
         if is_later || is_other && !self.rules.latest_counts {
-            peer.replace(seen);
+            peer.replace(seen, is_late);
         }
         if seen.epoch == peer.epoch {
             if peer.state == NodeState::Joined {
@@ -320,6 +322,17 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         }) || !self.rules.close_together
     }
 
+    /// Whether this node may reclaim: no dead node can change anything. Those that died before they
+    /// had cleared may have operations in flight that name the node that is reclaimed.
+    fn may_reclaim(&self) -> bool {
+        let is_fenced = |peer: &Peer| {
+            let is_dead = peer.has_slot && peer.state == NodeState::Dead;
+            !is_dead || peer.is_fenced_by_all
+        };
+        let waits = self.rules.recovers && self.rules.fence_all_first;
+        !waits || self.peers.values().all(is_fenced)
+    }
+
     fn advance_all(&mut self, out: &mut Vec<PeerEffect<N>>) {
         let nodes: Vec<N> = self.peers.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.advance(node, out));
@@ -330,6 +343,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         use Progress::{Done, Open, Running};
         let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
         let (may_close, is_first) = (self.may_close(), self.is_first);
+        let may_reclaim = self.may_reclaim();
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.tidy();
         let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
@@ -400,7 +414,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         // A dead compute node is reclaimed when nothing names it any more.
         let is_over = !rules.recovers || peer.recovery.is_over(RecoveryStep::Clear);
         let is_fenced = peer.is_fenced_by_all && peer.fence == Done;
-        let is_due = is_fenced && is_over && peer.reclaim == Open;
+        let is_due = is_fenced && is_over && may_reclaim && peer.reclaim == Open;
         if is_dead && is_due && peer.has_slot && is_compute && is_serving {
             peer.reclaim = Running;
             out.push(PeerEffect::Reclaim(latest));

@@ -52,8 +52,9 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     /// The recovery from a death to come. `is_late`: the node is dead in the first view that shows
-    /// it. Either this node joined later, and acts only after all have closed, or the dead node has
-    /// never acted. So this node has closed.
+    /// it, and this node does not act yet. This node acts only after all have closed, so it has
+    /// nothing to close. A node that acts takes all steps, also if the dead node has never acted:
+    /// the others close what they have asked of this node.
     pub(crate) fn new(is_late: bool) -> Recovery {
         let (step, effect) = match is_late {
             true => (RecoveryStep::Close, Progress::Done),
@@ -72,9 +73,7 @@ impl Recovery {
     pub(crate) fn go_on(&mut self, let_go_first: bool) {
         while let Some(step) = self.step
             && (self.is_over(step)
-                || !let_go_first
-                    && step == RecoveryStep::LetGo
-                    && self.report == Progress::Done)
+                || !let_go_first && step == RecoveryStep::LetGo && self.report == Progress::Done)
             && self.effect != Progress::Running
             && self.report != Progress::Running
         {

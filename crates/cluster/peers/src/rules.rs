@@ -30,6 +30,12 @@ pub struct PeerRules {
     pub close_together: bool,
     /// A compute node that joins during a recovery acts only after all nodes have closed.
     pub act_after_close: bool,
+    /// A compute node that acts takes all steps, also for a dead node that it never met. Without
+    /// this rule it counts as one that has closed.
+    pub actors_let_go: bool,
+    /// A node reclaims a dead node only after all members have fenced every dead compute node. A
+    /// dead node that has not cleared may have operations in flight that name another dead node.
+    pub fence_all_first: bool,
     /// The compute nodes recover the lines of a dead compute node before they reclaim it. This is
     /// no rule of the order but a setting of the cluster, the same for all nodes.
     pub recovers: bool,
@@ -55,6 +61,8 @@ impl Default for PeerRules {
             let_go_first: true,
             close_together: true,
             act_after_close: true,
+            actors_let_go: true,
+            fence_all_first: true,
             recovers: false,
         }
     }

@@ -1,7 +1,5 @@
 //! The settings in which all properties hold, because all rules are on.
 
-use latchwork_peers::PeerRules;
-
 use crate::setting::{Setting, holds};
 
 /// A memory node and two compute nodes.
@@ -63,56 +61,4 @@ fn a_node_joins_under_the_id_of_a_dead_one_and_dies() {
         ..Setting::of(MIXED, 2)
     };
     holds("two holders of one id die, one after the other", setting);
-}
-
-/// A setting whose compute nodes recover the lines of dead ones.
-fn recovering(setting: Setting) -> Setting {
-    Setting { rules: PeerRules { recovers: true, ..PeerRules::default() }, ..setting }
-}
-
-#[test]
-fn compute_nodes_recover_from_one_death() {
-    holds("recovery: one of a memory node and two compute nodes dies", recovering(Setting::of(MIXED, 1)));
-    let setting = Setting { has_late_views: false, ..Setting::of(COMPUTE, 1) };
-    holds("recovery, last views: one of three compute nodes dies", recovering(setting));
-}
-#[test]
-fn r1() {
-    let setting = Setting { mortal: vec![2], ..Setting::of(COMPUTE, 1) };
-    holds("recovery: one of three compute nodes dies", recovering(setting));
-}
-#[test]
-fn r2() {
-    let setting = Setting { has_late_views: false, ..Setting::of(COMPUTE, 2) };
-    holds("recovery, last views: two of three compute nodes die", recovering(setting));
-}
-#[test]
-fn r3() {
-    let setting = Setting { has_late_views: false, joins: 1, joining: vec![3], ..Setting::of(&[1, 2], 1) };
-    holds("recovery, last views: one of two dies, one joins", recovering(setting));
-}
-#[test]
-fn r4() {
-    let setting = Setting { has_late_views: false, joins: 1, joining: vec![3], ..Setting::of(&[1, 2], 2) };
-    holds("recovery, last views: two die, one joins", recovering(setting));
-}
-#[test]
-fn r5() {
-    let setting = Setting { has_late_views: false, failures: 1, ..Setting::of(COMPUTE, 1) };
-    holds("recovery, last views: one of three compute nodes dies, a failure", recovering(setting));
-}
-#[test]
-fn r6() {
-    let setting = Setting { has_late_views: false, reuse: true, joins: 1, joining: vec![2], ..Setting::of(&[1, 2], 2) };
-    holds("recovery, last views: reuse", recovering(setting));
-}
-#[test]
-fn r7() {
-    let setting = Setting { has_late_views: false, joins: 1, joining: vec![3], mortal: vec![3], ..Setting::of(&[1, 2], 1) };
-    holds("recovery, last views: joiner dies", recovering(setting));
-}
-#[test]
-fn r8() {
-    let setting = Setting { has_late_views: false, reuse: true, joins: 1, joining: vec![2], ..Setting::of(COMPUTE, 2) };
-    holds("recovery, last views: reuse, three", recovering(setting));
 }

@@ -105,12 +105,12 @@ impl World {
         dead: NodeEpoch<Id>,
         is_certain: bool,
     ) -> Option<&'static str> {
+        let has_acted = self.recovered.as_ref().is_some_and(|steps| steps.acted.contains(&dead));
         let wrong = match step {
-            RecoveryStep::Close => {
-                fault(!self.all_have_ended(RecoveryStep::Drain, dead), S6_DRAIN)
-            }
+            RecoveryStep::Close => fault(!self.all_have_ended(RecoveryStep::Drain, dead), S6_DRAIN),
             RecoveryStep::Sweep => {
-                let holder = self.slots[usize::from(dead.node)];
+                // A sweep finds nothing of a node that has never acted.
+                let holder = self.slots[usize::from(dead.node)].filter(|_| has_acted);
                 fault(!self.all_have_ended(RecoveryStep::Close, dead), S7)
                     .or(fault(holder.is_some_and(|epoch| epoch > dead.epoch), S7_LATER))
             }

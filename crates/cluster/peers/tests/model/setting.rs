@@ -1,11 +1,11 @@
 //! [`Setting`]: the nodes of a world, the faults that may happen, and the steps of the model.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex};
 
-use latchwork_peers::{NodeState, PeerEffect, PeerInput, PeerRules, RecoveryStep};
+use latchwork_peers::{NodeEpoch, NodeState, PeerEffect, PeerInput, PeerRules, RecoveryStep};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::world::{How, Id, World, actors_are_introduced, is_compute, is_settled};
@@ -27,6 +27,8 @@ pub(crate) struct Setting {
     pub(crate) joining: Vec<Id>,
     /// Whether a new node may take the id of a dead node as soon as the slot is empty.
     pub(crate) reuse: bool,
+    /// Whether it also waits until all have cleared, if the cluster recovers lines.
+    pub(crate) reuse_when_clear: bool,
     /// The number of effects that may fail.
     pub(crate) failures: u8,
     pub(crate) rules: PeerRules,
@@ -81,6 +83,7 @@ impl Setting {
             joins: 0,
             joining: Vec::new(),
             reuse: false,
+            reuse_when_clear: true,
             failures: 0,
             rules: PeerRules::default(),
             reclaim_names_epoch: true,
@@ -199,10 +202,17 @@ impl Setting {
             }
         }
         for &id in self.joining.iter().filter(|_| world.joins > 0) {
-            let is_free = match world.last_view().nodes.get(&id).map(|node| node.state) {
-                None | Some(NodeState::Left) => true,
-                Some(NodeState::Joined) => false,
-                Some(NodeState::Dead) => self.reuse && world.slots[usize::from(id)].is_none(),
+            let view = world.last_view();
+            let is_clear = |epoch| {
+                let dead = NodeEpoch { node: id, epoch };
+                let waits = self.rules.recovers && self.reuse_when_clear;
+                let is_empty = world.slots[usize::from(id)].is_none();
+                is_empty && (!waits || view.is_over(RecoveryStep::Clear, dead))
+            };
+            let is_free = match view.nodes.get(&id).map(|node| (node.state, node.epoch)) {
+                None | Some((NodeState::Left, _)) => true,
+                Some((NodeState::Joined, _)) => false,
+                Some((NodeState::Dead, epoch)) => self.reuse && is_clear(epoch),
             };
             steps.extend(is_free.then_some(Step::Join { id }));
         }
@@ -280,7 +290,9 @@ pub(crate) fn holds(name: &str, setting: Setting) {
 /// Searches until a state breaks a property, and panics when none does. `what` is the name of the
 /// property, or of the invariant that a step breaks.
 pub(crate) fn is_refuted(name: &str, setting: Setting, what: &str) {
-    let checker = setting.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    let wanted = [INTRODUCED, SETTLES].into_iter().find(|property| property.starts_with(what));
+    let wanted = HasDiscoveries::AnyOf(BTreeSet::from([wanted.unwrap_or(NO_FAULT)]));
+    let checker = setting.checker().finish_when(wanted).spawn_bfs().join();
     println!("{name}: {} states", checker.unique_state_count());
     let mut found = Vec::new();
     for (property, path) in checker.discoveries() {
