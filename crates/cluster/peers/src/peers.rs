@@ -216,7 +216,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     /// order in which views arrive does not matter.
     fn see(&mut self, node: N, seen: &NodeView<N>) {
         let me = self.me;
-        let acts = self.was_introduced && self.rules.actors_let_go;
+        let acts = self.rules.recovers && self.rules.actors_let_go && self.was_introduced;
         let is_late = seen.state == NodeState::Dead && !acts;
         let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen, is_late));
         let is_later = seen.epoch > peer.epoch;

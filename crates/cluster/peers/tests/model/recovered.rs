@@ -39,6 +39,8 @@ fn one_node_dies() {
     holds("recovery: one of a memory node and two compute nodes dies", mixed);
     let compute = recovering(Setting::of(COMPUTE, 1));
     holds("recovery: one of three compute nodes dies", compute);
+    let meeting = in_order(Setting { met: false, ..Setting::of(&[1, 2], 1) });
+    holds("recovery: a node dies while two meet", meeting);
 }
 
 #[test]
@@ -81,6 +83,14 @@ fn a_step_fails_while_two_die() {
 #[ignore = "millions of states: minutes"]
 fn views_arrive_late_while_two_die() {
     holds("recovery: two of three die, late views", recovering(Setting::of(COMPUTE, 2)));
+}
+
+/// Two nodes are left, so their views of the second death differ.
+#[test]
+#[ignore = "millions of states: minutes"]
+fn two_of_four_die() {
+    let setting = Setting { mortal: vec![1, 2], ..Setting::of(&[1, 2, 3, 4], 2) };
+    holds("recovery: two of four compute nodes die", in_order(setting));
 }
 
 #[test]

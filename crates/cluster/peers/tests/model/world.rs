@@ -13,8 +13,8 @@ use crate::recovery::Steps;
 /// Node 0 is a memory node, nodes 1 and above are compute nodes.
 pub(crate) type Id = u8;
 
-/// The number of ids of a world: node 0 and three compute nodes.
-pub(crate) const IDS: usize = 4;
+/// The number of ids of a world: node 0 and four compute nodes.
+pub(crate) const IDS: usize = 5;
 
 pub(crate) fn is_compute(id: Id) -> bool {
     id > 0
