@@ -79,12 +79,6 @@ fn a_step_fails_while_two_die() {
     holds("recovery: two of three compute nodes die, one effect fails", setting);
 }
 
-#[test]
-#[ignore = "millions of states: minutes"]
-fn views_arrive_late_while_two_die() {
-    holds("recovery: two of three die, late views", recovering(Setting::of(COMPUTE, 2)));
-}
-
 /// Two nodes are left, so their views of the second death differ.
 #[test]
 #[ignore = "millions of states: minutes"]

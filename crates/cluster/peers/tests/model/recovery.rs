@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Whether the dead node can change nothing at the living nodes that it may have reached.
-    fn is_cut_off(&self, dead: &Life) -> bool {
+    pub(crate) fn is_cut_off(&self, dead: &Life) -> bool {
         let Some((death, true)) = dead.end else { return false };
         let has_fenced = |life: &Life| life.fenced[usize::from(dead.me.node)] >= dead.me.epoch;
         self.lives.iter().filter(|life| life.lives() && life.me.epoch < death).all(has_fenced)

@@ -171,7 +171,11 @@ impl Setting {
         for (at, life) in world.lives.iter().enumerate() {
             let end = |effect, how| Step::End { at, effect, how };
             if !life.lives() {
-                steps.extend(life.running.iter().map(|effect| end(*effect, How::Done)));
+                // The fence also ends the sweep of a dead node.
+                let is_sweep = |effect: &&PeerEffect<Id>| matches!(effect, PeerEffect::Recover(..));
+                let is_over = |effect: &&PeerEffect<Id>| is_sweep(effect) && world.is_cut_off(life);
+                let in_flight = life.running.iter().filter(|effect| !is_over(effect));
+                steps.extend(in_flight.map(|effect| end(*effect, How::Done)));
                 continue;
             }
             let late = world.views.range(life.me.epoch..world.revision());
