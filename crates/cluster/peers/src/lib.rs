@@ -181,6 +181,7 @@
 
 mod peer;
 mod peers;
+mod progress;
 mod recovery;
 mod rules;
 mod view;

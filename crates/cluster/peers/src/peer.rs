@@ -1,5 +1,6 @@
 //! [`Peer`]: what one node knows of one id, and the progress of the node's own effects for that id.
 
+use crate::progress::Progress;
 use crate::recovery::Recovery;
 use crate::{NodeState, NodeView};
 
@@ -17,31 +18,6 @@ pub(crate) enum Link {
     Known(u64),
     /// The fabric is removing this holder. The local waits for the holder's answers end.
     Forgetting(u64),
-}
-
-/// The progress of one effect that may fail, and that the machine may repeat.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Progress {
-    /// The machine has not asked for the effect.
-    Open,
-    /// The machine has asked for the effect, and the effect has not ended.
-    Running,
-    /// The effect ended without success. A retry asks for it again.
-    Failed,
-    /// The effect ended with success.
-    Done,
-}
-
-impl Progress {
-    pub(crate) fn ended(done: bool) -> Progress {
-        if done { Progress::Done } else { Progress::Failed }
-    }
-
-    fn reopen(&mut self) {
-        if *self == Progress::Failed {
-            *self = Progress::Open;
-        }
-    }
 }
 
 /// What one node knows of one id.

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 
-use crate::peer::{Link, Peer, Progress};
+use crate::peer::{Link, Peer};
+use crate::progress::Progress;
 use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules, RecoveryStep};
 
 /// An input of a [`Peers`]. The node's driver passes it to [`Peers::step`].

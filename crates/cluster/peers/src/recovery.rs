@@ -1,6 +1,6 @@
 //! The steps of the recovery from the death of a compute node, and what one node knows of them.
 
-use crate::peer::Progress;
+use crate::progress::Progress;
 
 /// A step of the recovery from the death of a compute node. Each compute node takes each step,
 /// except [`Sweep`](RecoveryStep::Sweep), and reports its end. The next step begins when all

@@ -1,10 +1,8 @@
-//! [`Steps`]: which node has taken which step of the recovery from which death; S6 to S9.
-
-use std::collections::BTreeSet;
+//! What [`Steps`] shows: which node has taken which step of which recovery; S6 to S9.
 
 use latchwork_peers::{NodeEpoch, RecoveryStep};
 
-use crate::world::{Id, Life, World, is_compute};
+use crate::world::{Id, Life, Steps, World, is_compute};
 
 const S6_LET_GO: &str = "S6: all that act let go of a dead node before one drains";
 const S6_DRAIN: &str = "S6: all that act drain before one closes";
@@ -13,17 +11,6 @@ const S7_LATER: &str = "S7: no sweep finds the next holder of the id";
 const S8_SWEEP: &str = "S8: a sweep has ended before one clears";
 const S8_CLEAR: &str = "S8: no operation names a reclaimed node";
 const S9: &str = "S9: what a node closes comes from no dead node with requests left";
-
-/// The steps of all recoveries so far. A node that begins to act after all had closed counts as one
-/// that has closed: it has met nothing of the dead node. In the same way, a node that begins to act
-/// after a sweep counts as one that has cleared.
-#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Steps {
-    /// The compute nodes that have acted.
-    acted: BTreeSet<NodeEpoch<Id>>,
-    /// The step, the dead node, and the node that has ended the step.
-    ended: BTreeSet<(RecoveryStep, NodeEpoch<Id>, NodeEpoch<Id>)>,
-}
 
 impl Steps {
     fn have_swept(&self, dead: NodeEpoch<Id>) -> bool {

@@ -8,8 +8,6 @@ use latchwork_peers::{
     RecoveryStep,
 };
 
-use crate::recovery::Steps;
-
 /// Node 0 is a memory node, nodes 1 and above are compute nodes.
 pub(crate) type Id = u8;
 
@@ -45,6 +43,17 @@ impl Life {
     pub(crate) fn lives(&self) -> bool {
         self.end.is_none()
     }
+}
+
+/// The steps of all recoveries so far. A node that begins to act after all had closed counts as one
+/// that has closed: it has met nothing of the dead node. In the same way, a node that begins to act
+/// after a sweep counts as one that has cleared.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Steps {
+    /// The compute nodes that have acted.
+    pub(crate) acted: BTreeSet<NodeEpoch<Id>>,
+    /// The step, the dead node, and the node that has ended the step.
+    pub(crate) ended: BTreeSet<(RecoveryStep, NodeEpoch<Id>, NodeEpoch<Id>)>,
 }
 
 /// How an effect ends.
