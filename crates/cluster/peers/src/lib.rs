@@ -41,7 +41,7 @@
 //! - **S4** The fabric of a node knows at most one holder of an id.
 //! - **S5** Of two living compute nodes that act (touch lines), each knows the other.
 //! - **L** (liveness) If no more nodes die and a compute node lives, the slot of every dead node
-//!   becomes empty.
+//!   becomes empty, and each living compute node acts.
 //!
 //! Why S1 holds:
 //!
@@ -65,6 +65,8 @@
 //! needs one more rule: a reclaim names a member epoch, and leaves the slot of any other epoch
 //! unchanged.
 //!
+//! [Recovery](#recovery) has S6 to S9.
+//!
 //! `tests/model` explores up to three nodes, and joins under used ids. A node dies at any step.
 //! Views arrive late, skipped, repeated and out of order. Effects end in any order, and may fail.
 //! The model also refutes the machine without each rule of [`PeerRules`].
@@ -82,9 +84,65 @@
 //! - The first compute node sweeps. If it dies, the next one sweeps again.
 //! - A step begins only after all members have fenced the dead node, and this node has forgotten
 //!   it.
-//! - A node closes all dead nodes together.
-//! - A compute node that joins in the meantime acts only after all have closed. It takes the steps
-//!   as well, and has nothing to do in them up to `Close`.
+//! - A node closes all dead nodes together: it closes one only after all have drained for each dead
+//!   node that it knows of.
+//! - A node that acts takes all steps, also for a dead node that it never met. Another node may
+//!   have met it, and closes what it has asked of this node.
+//! - A compute node that joins in the meantime acts only after all have closed. It reports `Close`
+//!   at once, because it has nothing to close, and takes the later steps.
+//! - A reclaim waits until all members have fenced every dead compute node.
+//!
+//! Of the compute nodes that act, or have acted:
+//!
+//! - **S6** All living ones have ended `LetGo` of a dead node before one begins `Drain`, and all
+//!   have ended `Drain` before one begins `Close`.
+//! - **S7** A sweep takes effect only when each living one has ended `Close` of the dead node, or
+//!   began to act after all had closed. No sweep takes effect when the id has a later holder.
+//! - **S8** `Clear` begins only after a sweep has ended. A reclaim takes effect only when each one
+//!   has ended `Clear`, or began to act after a sweep, or has left, or is dead and fenced by all
+//!   living nodes that it could reach.
+//! - **S9** A node begins `Close` of D only when each other one, X, has ended `Drain` of D, or has
+//!   left, or is dead and all living ones have ended `Drain` of X.
+//!
+//! S9 is about lines whose giver has not reported. If X has ended `Drain` of D, X had no forward in
+//! flight, so no line at this node waits for X. X may still die while this node closes D. Otherwise
+//! all have fenced X, and the line may be resolved like one of D.
+//!
+//! Why S6 and S7 hold:
+//!
+//! 1. A node begins a step after a view V that shows D dead, and the step before reported by all
+//!    compute nodes that are members. A report on a later step stands for it.
+//! 2. A member that acts takes the steps one by one, and reports each after its end. So each member
+//!    of V that acts has ended the step before.
+//! 3. A node that has reported `Close` without taking steps did not act when its first view
+//!    showed D dead. It acts only after a view that shows `Close` reported by all members. The same
+//!    holds for a node that joins after V. So it acts after this node has ended `Close`.
+//! 4. No step is undone, so S7 holds also for a sweep whose node has died in the meantime.
+//! 5. The id of a node that has acted has a later holder only after the reclaim. By S8, the node of
+//!    each sweep has ended it then, or can change nothing any more. A sweep finds nothing of a node
+//!    that has never acted.
+//!
+//! Why S8 holds: of a view V in which all members have reported `Clear`,
+//!
+//! 1. a member of V has ended `Clear` after a sweep, or began to act after all had closed, and then
+//!    also takes `Clear`, because it has reported it;
+//! 2. a node that joins after V acts after the sweep;
+//! 3. a node that is dead in V is known to be dead by the node that reclaims, which waits until all
+//!    have fenced it.
+//!
+//! Why S9 holds: of the view V in which all members have reported `Drain` of D,
+//!
+//! 1. a member of V that acts has ended `Drain` of D, by S6;
+//! 2. a node that is dead in V is known to be dead by the node that closes, which waits until all
+//!    have drained for it;
+//! 3. a node that begins to act later does so after this node has closed.
+//!
+//! The id of a dead compute node may be used again when its slot is empty *and* a view shows that
+//! all have cleared. The slot alone is not enough: a node that dies before it acts has an empty
+//! slot. The later holder would take its place in the machines. Then a node that has let go of the
+//! dead node would never close, and never send requests again.
+//!
+//! The model refutes the machine without each of these rules.
 //!
 //! # Example
 //!
@@ -123,6 +181,7 @@
 
 mod peer;
 mod peers;
+mod progress;
 mod recovery;
 mod rules;
 mod view;

@@ -1,5 +1,6 @@
 //! [`Peer`]: what one node knows of one id, and the progress of the node's own effects for that id.
 
+use crate::progress::Progress;
 use crate::recovery::Recovery;
 use crate::{NodeState, NodeView};
 
@@ -17,31 +18,6 @@ pub(crate) enum Link {
     Known(u64),
     /// The fabric is removing this holder. The local waits for the holder's answers end.
     Forgetting(u64),
-}
-
-/// The progress of one effect that may fail, and that the machine may repeat.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Progress {
-    /// The machine has not asked for the effect.
-    Open,
-    /// The machine has asked for the effect, and the effect has not ended.
-    Running,
-    /// The effect ended without success. A retry asks for it again.
-    Failed,
-    /// The effect ended with success.
-    Done,
-}
-
-impl Progress {
-    pub(crate) fn ended(done: bool) -> Progress {
-        if done { Progress::Done } else { Progress::Failed }
-    }
-
-    fn reopen(&mut self) {
-        if *self == Progress::Failed {
-            *self = Progress::Open;
-        }
-    }
 }
 
 /// What one node knows of one id.
@@ -76,7 +52,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new<N>(view: &NodeView<N>) -> Peer {
+    /// `is_late`: this node acts only after all have closed this peer.
+    pub(crate) fn new<N>(view: &NodeView<N>, is_late: bool) -> Peer {
         Peer {
             epoch: view.epoch,
             state: view.state,
@@ -89,15 +66,15 @@ impl Peer {
             fence: Progress::Open,
             knows: Progress::Open,
             fenced: Progress::Open,
-            recovery: Recovery::new(view.state == NodeState::Dead),
+            recovery: Recovery::new(is_late),
             reclaim: Progress::Open,
         }
     }
 
     /// The id has a later holder. Running effects for the earlier holder continue.
-    pub(crate) fn replace<N>(&mut self, view: &NodeView<N>) {
+    pub(crate) fn replace<N>(&mut self, view: &NodeView<N>, is_late: bool) {
         let Peer { link, fencing, .. } = *self;
-        *self = Peer { link, fencing, ..Peer::new(view) };
+        *self = Peer { link, fencing, ..Peer::new(view, is_late) };
     }
 
     /// Whether the fabric is admitting, forgetting or fencing a holder of the id. At most one of

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use latchwork_strict::{STRICT, strict_assert, strict_assert_eq};
 
-use crate::peer::{Link, Peer, Progress};
+use crate::peer::{Link, Peer};
+use crate::progress::Progress;
 use crate::{ClusterView, NodeEpoch, NodeState, NodeView, PeerReport, PeerRules, RecoveryStep};
 
 /// An input of a [`Peers`]. The node's driver passes it to [`Peers::step`].
@@ -131,7 +132,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         };
         let is_closed = |peer: &Peer| {
             let is_dead = peer.has_slot && peer.state == NodeState::Dead;
-            !self.rules.recovers || !is_dead || peer.recovery.is_over(RecoveryStep::Close)
+            let waits = self.rules.recovers && self.rules.act_after_close;
+            !waits || !is_dead || peer.recovery.is_over(RecoveryStep::Close)
         };
         let all = |is: &dyn Fn(&Peer) -> bool, of: &dyn Fn(&&Peer) -> bool| {
             self.peers.values().filter(|peer| of(peer)).all(is)
@@ -215,12 +217,14 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     /// order in which views arrive does not matter.
     fn see(&mut self, node: N, seen: &NodeView<N>) {
         let me = self.me;
-        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen));
+        let acts = self.rules.recovers && self.rules.actors_let_go && self.was_introduced;
+        let is_late = seen.state == NodeState::Dead && !acts;
+        let peer = self.peers.entry(node).or_insert_with(|| Peer::new(seen, is_late));
         let is_later = seen.epoch > peer.epoch;
         let is_other = (seen.epoch, seen.state) != (peer.epoch, peer.state);
         let before = (peer.epoch, peer.state);
         if is_later || is_other && !self.rules.latest_counts {
-            peer.replace(seen);
+            peer.replace(seen, is_late);
         }
         if seen.epoch == peer.epoch {
             if peer.state == NodeState::Joined {
@@ -316,7 +320,18 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         self.peers.values().all(|peer| {
             let is_dead = peer.has_slot && peer.state == NodeState::Dead;
             !is_dead || peer.recovery.is_over(RecoveryStep::Drain)
-        })
+        }) || !self.rules.close_together
+    }
+
+    /// Whether this node may reclaim: no dead node can change anything. Those that died before they
+    /// had cleared may have operations in flight that name the node that is reclaimed.
+    fn may_reclaim(&self) -> bool {
+        let is_fenced = |peer: &Peer| {
+            let is_dead = peer.has_slot && peer.state == NodeState::Dead;
+            !is_dead || peer.is_fenced_by_all
+        };
+        let waits = self.rules.recovers && self.rules.fence_all_first;
+        !waits || self.peers.values().all(is_fenced)
     }
 
     fn advance_all(&mut self, out: &mut Vec<PeerEffect<N>>) {
@@ -329,6 +344,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         use Progress::{Done, Open, Running};
         let (rules, is_compute, is_serving) = (self.rules, self.has_slot, self.is_serving);
         let (may_close, is_first) = (self.may_close(), self.is_first);
+        let may_reclaim = self.may_reclaim();
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.tidy();
         let (latest, first) = (NodeEpoch { node, epoch: peer.epoch }, out.len());
@@ -379,7 +395,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         };
         let recovers = rules.recovers && is_dead && peer.has_slot && is_compute;
         if recovers && peer.is_fenced_by_all && peer.fence == Done && is_unlinked {
-            peer.recovery.go_on();
+            peer.recovery.go_on(rules.let_go_first);
             if let Some(step) = peer.recovery.step {
                 let is_mine = match step {
                     RecoveryStep::Close => may_close,
@@ -399,7 +415,7 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         // A dead compute node is reclaimed when nothing names it any more.
         let is_over = !rules.recovers || peer.recovery.is_over(RecoveryStep::Clear);
         let is_fenced = peer.is_fenced_by_all && peer.fence == Done;
-        let is_due = is_fenced && is_over && peer.reclaim == Open;
+        let is_due = is_fenced && is_over && may_reclaim && peer.reclaim == Open;
         if is_dead && is_due && peer.has_slot && is_compute && is_serving {
             peer.reclaim = Running;
             out.push(PeerEffect::Reclaim(latest));

@@ -1,6 +1,6 @@
 //! The steps of the recovery from the death of a compute node, and what one node knows of them.
 
-use crate::peer::Progress;
+use crate::progress::Progress;
 
 /// A step of the recovery from the death of a compute node. Each compute node takes each step,
 /// except [`Sweep`](RecoveryStep::Sweep), and reports its end. The next step begins when all
@@ -52,8 +52,9 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     /// The recovery from a death to come. `is_late`: the node is dead in the first view that shows
-    /// it. Either this node joined later, and acts only after all have closed, or the dead node has
-    /// never acted. So this node has closed.
+    /// it, and this node does not act yet. This node acts only after all have closed, so it has
+    /// nothing to close. A node that acts takes all steps, also if the dead node has never acted:
+    /// the others close what they have asked of this node.
     pub(crate) fn new(is_late: bool) -> Recovery {
         let (step, effect) = match is_late {
             true => (RecoveryStep::Close, Progress::Done),
@@ -68,10 +69,11 @@ impl Recovery {
     }
 
     /// Goes on to the next step, when the present one is over at all nodes. An effect that runs
-    /// ends first.
-    pub(crate) fn go_on(&mut self) {
+    /// ends first. Without `let_go_first` the node drains after its own report.
+    pub(crate) fn go_on(&mut self, let_go_first: bool) {
         while let Some(step) = self.step
-            && self.is_over(step)
+            && (self.is_over(step)
+                || !let_go_first && step == RecoveryStep::LetGo && self.report == Progress::Done)
             && self.effect != Progress::Running
             && self.report != Progress::Running
         {

@@ -23,6 +23,19 @@ pub struct PeerRules {
     /// A compute node acts only after all compute nodes with lower member epochs have reported that
     /// they know this node. Without this rule it is enough that this node knows those nodes.
     pub mutual_introduction: bool,
+    /// A node drains only after all nodes have let go of the dead node.
+    pub let_go_first: bool,
+    /// A node closes only after all nodes have drained for each dead node, so that it closes all
+    /// dead nodes together. Without this rule it closes each dead node alone.
+    pub close_together: bool,
+    /// A compute node that joins during a recovery acts only after all nodes have closed.
+    pub act_after_close: bool,
+    /// A compute node that acts takes all steps, also for a dead node that it never met. Without
+    /// this rule it counts as one that has closed.
+    pub actors_let_go: bool,
+    /// A node reclaims a dead node only after all members have fenced every dead compute node. A
+    /// dead node that has not cleared may have operations in flight that name another dead node.
+    pub fence_all_first: bool,
     /// The compute nodes recover the lines of a dead compute node before they reclaim it. This is
     /// no rule of the order but a setting of the cluster, the same for all nodes.
     pub recovers: bool,
@@ -45,6 +58,11 @@ impl Default for PeerRules {
             fence_before_forget: true,
             forget_before_admit: true,
             mutual_introduction: true,
+            let_go_first: true,
+            close_together: true,
+            act_after_close: true,
+            actors_let_go: true,
+            fence_all_first: true,
             recovers: false,
         }
     }

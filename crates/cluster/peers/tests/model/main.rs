@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!   world.rs    the store with all its views, the fabric of each node, the epoch slots; S1 to S5
+//!   recovery.rs the steps of the recoveries; S6 to S9
 //!   setting.rs  which nodes a world has, which faults may happen, and the steps
 //!   holds.rs    the settings in which all properties hold, with all rules
 //!   refuted.rs  the settings in which a property fails, because one rule is off
+//!   recovered.rs the settings of both kinds in which compute nodes recover lines
 //!   runs.rs     single runs of one machine
 //! ```
 //!
@@ -13,6 +15,8 @@
 //! counterexamples. With `--ignored` it also runs the settings that take minutes.
 
 mod holds;
+mod recovered;
+mod recovery;
 mod refuted;
 mod runs;
 mod setting;

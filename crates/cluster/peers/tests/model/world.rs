@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use latchwork_peers::{
     ClusterView, NodeEpoch, NodeState, NodeView, PeerEffect, PeerInput, PeerRules, Peers,
+    RecoveryStep,
 };
 
 /// Node 0 is a memory node, nodes 1 and above are compute nodes.
 pub(crate) type Id = u8;
 
-/// The number of ids of a world: node 0 and three compute nodes.
-pub(crate) const IDS: usize = 4;
+/// The number of ids of a world: node 0 and four compute nodes.
+pub(crate) const IDS: usize = 5;
 
 pub(crate) fn is_compute(id: Id) -> bool {
     id > 0
@@ -25,7 +26,8 @@ pub(crate) struct Life {
     pub(crate) end: Option<(u64, bool)>,
     /// The node's machine, or `None` after the end.
     pub(crate) machine: Option<Peers<Id>>,
-    /// The effects that are running. After the end: the reclaims with verbs still in flight.
+    /// The effects that are running. After the end: the reclaims and sweeps with verbs
+    /// still in flight.
     pub(crate) running: BTreeSet<PeerEffect<Id>>,
     /// The holder of each id that the fabric of this node knows.
     pub(crate) link: [Option<u64>; IDS],
@@ -41,6 +43,17 @@ impl Life {
     pub(crate) fn lives(&self) -> bool {
         self.end.is_none()
     }
+}
+
+/// The steps of all recoveries so far. A node that begins to act after all had closed counts as one
+/// that has closed: it has met nothing of the dead node. In the same way, a node that begins to act
+/// after a sweep counts as one that has cleared.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Steps {
+    /// The compute nodes that have acted.
+    pub(crate) acted: BTreeSet<NodeEpoch<Id>>,
+    /// The step, the dead node, and the node that has ended the step.
+    pub(crate) ended: BTreeSet<(RecoveryStep, NodeEpoch<Id>, NodeEpoch<Id>)>,
 }
 
 /// How an effect ends.
@@ -63,6 +76,10 @@ pub(crate) struct World {
     pub(crate) leaves: u8,
     pub(crate) joins: u8,
     pub(crate) failures: u8,
+    /// The steps of the recoveries. `None`: the cluster recovers no lines.
+    pub(crate) recovered: Option<Steps>,
+    /// Whether nodes receive late views. Otherwise they receive only the last view.
+    pub(crate) has_late_views: bool,
     /// The invariant that a step has broken, if any.
     pub(crate) fault: Option<&'static str>,
 }
@@ -78,6 +95,8 @@ impl World {
             leaves: 0,
             joins: 0,
             failures: 0,
+            recovered: rules.recovers.then(Steps::default),
+            has_late_views: true,
             fault: None,
         };
         ids.iter().for_each(|id| world.join(*id, rules));
@@ -108,7 +127,11 @@ impl World {
         let mut view = ClusterView::clone(self.last_view());
         change(&mut view);
         if view != **self.last_view() {
-            self.views.insert(self.revision() + 1, Arc::new(view));
+            let revision = self.revision() + 1;
+            if !self.has_late_views {
+                self.views.clear();
+            }
+            self.views.insert(revision, Arc::new(view));
         }
     }
 
@@ -138,8 +161,8 @@ impl World {
         });
     }
 
-    /// A node dies, or leaves after it has emptied its own slot. The verbs of its last reclaims may
-    /// still take effect.
+    /// A node dies, or leaves after it has emptied its own slot. The verbs of its last reclaims
+    /// and sweeps may still take effect.
     pub(crate) fn end(&mut self, at: usize, dies: bool) {
         let me = self.lives[at].me;
         self.publish(|view| {
@@ -151,7 +174,10 @@ impl World {
         }
         let end = Some((self.revision(), dies));
         let life = &mut self.lives[at];
-        let in_flight = |effect: &PeerEffect<Id>| matches!(effect, PeerEffect::Reclaim(_));
+        let in_flight = |effect: &PeerEffect<Id>| {
+            use PeerEffect::{Reclaim, Recover};
+            matches!(effect, Reclaim(_) | Recover(RecoveryStep::Sweep, _))
+        };
         let running = life.running.iter().copied().filter(in_flight).collect();
         let (link, fenced, tried) = ([None; IDS], [0; IDS], [0; IDS]);
         *life = Life { me, end, machine: None, running, link, fenced, tried, acts: false };
@@ -169,15 +195,21 @@ impl World {
         let mut out = Vec::new();
         life.machine.as_mut().expect("it lives").step(input, &mut out);
         for effect in out {
+            let life = &mut self.lives[at];
             let is_new = life.running.insert(effect);
             if !is_new {
                 self.fault = Some("an effect is asked for once");
+            }
+            if let PeerEffect::Recover(step, dead) = effect {
+                let by = life.me;
+                self.fault = self.fault.or(self.begins(by, step, dead));
             }
         }
     }
 
     /// The node takes its epoch slot and begins to touch lines.
     pub(crate) fn act(&mut self, at: usize) {
+        self.credit(self.lives[at].me);
         let life = &mut self.lives[at];
         life.acts = true;
         self.slots[usize::from(life.me.node)] = Some(life.me.epoch);
@@ -193,14 +225,14 @@ impl World {
             *tried = (*tried).max(peer.epoch);
         }
         if how != How::Failed {
-            self.take_effect(at, effect, names_epoch);
+            self.take_effect(at, effect, how, names_epoch);
         }
         if self.lives[at].lives() {
             self.step(at, PeerInput::Ended { effect, done: how == How::Done });
         }
     }
 
-    fn take_effect(&mut self, at: usize, effect: PeerEffect<Id>, names_epoch: bool) {
+    fn take_effect(&mut self, at: usize, effect: PeerEffect<Id>, how: How, names_epoch: bool) {
         let peer = effect.peer();
         let slot = usize::from(peer.node);
         let (lives, end) = (self.life(peer).lives(), self.life(peer).end);
@@ -241,7 +273,13 @@ impl World {
                 found(life.link[slot] != Some(peer.epoch), "what is forgotten was known");
                 life.link[slot] = None;
             }
+            PeerEffect::Recover(step, _) => {
+                let by = self.lives[at].me;
+                fault = self.recovers(by, step, peer, how == How::Done);
+            }
             PeerEffect::Reclaim(_) => {
+                let wrong = self.reclaims(peer);
+                found(wrong.is_some(), wrong.unwrap_or_default());
                 let Some((death, true)) = end else {
                     self.fault = Some("S2: a node that has not died is reclaimed");
                     return;
@@ -294,5 +332,5 @@ pub(crate) fn is_settled(world: &World) -> bool {
             life.link[usize::from(id)] == member.map(|node| node.epoch)
         })
     });
-    slots && links && compute().all(|life| life.acts)
+    slots && links && world.is_none_quiet() && compute().all(|life| life.acts)
 }
