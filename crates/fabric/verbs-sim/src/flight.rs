@@ -39,6 +39,8 @@ pub(crate) enum Fate {
     Partly,
     /// The request never takes effect.
     Never,
+    /// The poster died under this WRITE, of which the first words may take effect.
+    Torn,
 }
 
 /// The cuts of a READ or WRITE into pieces: the word behind each piece.
@@ -54,6 +56,9 @@ pub(crate) struct Flight {
     /// The request during which the connection fails. The length of the batch means behind the last
     /// request.
     pub(crate) cut: Option<usize>,
+    /// The first words of the request at the cut that still take effect, if a test has set their
+    /// number.
+    pub(crate) torn: Option<usize>,
     /// READs and WRITEs copy at most this many bytes.
     pub(crate) payload_max: usize,
     pub(crate) nic: NicFlight,
@@ -83,6 +88,7 @@ impl Flight {
             batch,
             lane: Rc::clone(lane),
             cut: None,
+            torn: None,
             payload_max: usize::MAX,
             nic: NicFlight::default(),
             arrived: false,
@@ -105,6 +111,7 @@ impl Flight {
             batch,
             lane: old,
             cut,
+            torn,
             payload_max,
             nic,
             arrived,
@@ -117,6 +124,7 @@ impl Flight {
         batch.renew(target, token, requests);
         *old = Rc::clone(lane);
         *cut = None;
+        *torn = None;
         *payload_max = usize::MAX;
         *nic = NicFlight::default();
         *arrived = false;
@@ -187,11 +195,15 @@ impl Flight {
     }
 
     /// Decides the outcome of a request that is about to begin. When the poster is dead, or the
-    /// target does not serve the poster, no later request of the batch begins either.
-    pub(crate) fn decide(&mut self, request: usize) -> Fate {
+    /// target does not serve the poster, no later request of the batch begins either. A WRITE to a
+    /// memory node of at most `whole` bytes is not torn by the death of its poster.
+    pub(crate) fn decide(&mut self, request: usize, whole: u32) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
-            return Fate::Never;
+            let tears = matches!(self.batch.target, Target::Memory(_))
+                && self.cut.is_none_or(|cut| request < cut)
+                && matches!(self.batch.requests[request], WorkRequest::Write { local, .. } if local.len > whole);
+            return if tears { Fate::Torn } else { Fate::Never };
         }
         if self.lane.there.host.gone.get() {
             return self.lose_target();
@@ -314,6 +326,10 @@ impl Flight {
             return None;
         };
         let words = local.len as usize / WORD;
+        if let Some(torn) = self.torn {
+            self.tear(request, torn, kernel);
+            return None;
+        }
         if words <= 1 || pieces_max == 1 {
             return None;
         }
@@ -322,6 +338,23 @@ impl Flight {
         self.steps[request] = Step::Placing { left: placed as u8 };
         strict_assert!(placed < pieces, "a request that was cut off is whole");
         (placed > 0).then_some(placed)
+    }
+
+    /// Places the first `words` words of a READ or WRITE, or all if it has fewer.
+    pub(crate) fn tear(&self, request: usize, words: usize, kernel: &Kernel) {
+        if let WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } =
+            self.batch.requests[request]
+        {
+            let len = (words * WORD).min(local.len as usize);
+            kernel.note(PIECE, remote, len as u64);
+            self.copy(request, remote, local, 0..len);
+        }
+    }
+
+    /// Places a number of the first words of a WRITE, drawn between none and all.
+    pub(crate) fn tear_at_random(&self, request: usize, kernel: &Kernel) {
+        let words = self.batch.requests[request].local().map_or(0, |local| local.len / WORD as u32);
+        self.tear(request, kernel.random_below(u64::from(words) + 1) as usize, kernel);
     }
 
     fn cut_into_pieces(
