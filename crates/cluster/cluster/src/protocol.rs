@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
+use latchwork_fabric::Port;
 use latchwork_homes::{Conflicts, Directory, Holders, HomePlace, HomeSettings, Homes, Rules};
 pub use latchwork_homes::{agent, beside};
-use latchwork_fabric::Port;
 use latchwork_memnode::{Geometry, Journal, PoolError};
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
@@ -193,7 +193,9 @@ pub(crate) async fn give_journal(
     let SelccSettings { survive, journal, .. } = config.selcc;
     let writes_back = matches!(config.protocol.build(), Build::LatchWord(_)) && survive && journal;
     if writes_back && port.whole_write() < config.line_size {
-        node.set_journal(Journal::claim(node.epochs(), port, config.workers + EXTRA_WORKERS).await?);
+        node.set_journal(
+            Journal::claim(node.epochs(), port, config.workers + EXTRA_WORKERS).await?,
+        );
     }
     Ok(())
 }

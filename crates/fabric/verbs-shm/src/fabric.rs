@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use latchwork_verbs::{
-    ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError, WORD,
-};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError, WORD};
 
 use crate::ShmError;
 use crate::across::peer_ring::Lane;

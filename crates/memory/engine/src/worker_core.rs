@@ -86,9 +86,10 @@ impl WorkerCore {
     ) -> WorkerCore {
         WorkerCore {
             epochs: EpochWorker::start(&node.epochs, &port, handle),
-            journal: node.journal.get().and_then(|journal| {
-                WorkerJournal::new(journal, &port, node.cache.line_size())
-            }),
+            journal: node
+                .journal
+                .get()
+                .and_then(|journal| WorkerJournal::new(journal, &port, node.cache.line_size())),
             node: node.clone(),
             of: of.clone(),
             lines: RefCell::default(),

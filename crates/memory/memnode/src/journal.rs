@@ -78,11 +78,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`PoolError::NoSlots`] when a memory node has no chunk to claim, and failures of the fabric.
-    pub async fn claim(
-        epochs: &Epochs,
-        port: &Port,
-        workers: usize,
-    ) -> Result<Journal, PoolError> {
+    pub async fn claim(epochs: &Epochs, port: &Port, workers: usize) -> Result<Journal, PoolError> {
         let (pool, workers) = (epochs.pool(), workers.max(1));
         let tag = SLOTS | u64::from(epochs.node().get()) << 56 | epochs.registration();
         strict_assert!(epochs.registration() < 1 << 56, "a registration reaches into the id");
@@ -279,12 +275,7 @@ async fn claim_on(
     Ok(chunks)
 }
 
-async fn give_up(
-    port: &Port,
-    node: MemoryNodeId,
-    chunk: u32,
-    tag: u64,
-) -> Result<(), PoolError> {
+async fn give_up(port: &Port, node: MemoryNodeId, chunk: u32, tag: u64) -> Result<(), PoolError> {
     let word = layout::owner(node, chunk);
     repeatedly(async || port.compare_swap(word, tag, SLOTS).await).await?;
     Ok(())
@@ -355,7 +346,8 @@ mod tests {
         let whole = checksum_of(SLOTS | 1, words.iter().copied());
         assert_ne!(whole, checksum_of(SLOTS | 2, words.iter().copied()));
         for torn in 0..words.len() {
-            let left = words.iter().enumerate().map(|(at, &word)| if at < torn { word } else { 99 });
+            let left =
+                words.iter().enumerate().map(|(at, &word)| if at < torn { word } else { 99 });
             assert_ne!(whole, checksum_of(SLOTS | 1, left), "torn at word {torn}");
         }
     }

@@ -88,7 +88,8 @@ impl Joined {
             let ended = handle.timeout(handle.now() + limit, given_back).await;
             ended.unwrap_or(Err(timeout))?;
             if let Some(journal) = self.node().journal() {
-                let timeout = PoolError::Timeout { what: "giving back journal slots", waited: limit };
+                let timeout =
+                    PoolError::Timeout { what: "giving back journal slots", waited: limit };
                 let left = handle.timeout(handle.now() + limit, journal.leave(port)).await;
                 left.unwrap_or(Err(timeout))?;
             }

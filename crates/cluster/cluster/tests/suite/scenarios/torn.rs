@@ -174,7 +174,8 @@ fn a_death_at_any_event_leaves_no_mix_behind_the_recovery() {
 #[test]
 fn the_slot_of_an_operation_that_was_cut_off_is_clear_when_the_operation_is_over() {
     in_every_world(|seed| {
-        for (kind, cut) in KINDS.into_iter().flat_map(|kind| (0..=ALL).map(move |cut| (kind, cut))) {
+        for (kind, cut) in KINDS.into_iter().flat_map(|kind| (0..=ALL).map(move |cut| (kind, cut)))
+        {
             let stage = stage(seed, true);
             let line = stage.line();
             stage.write(A, line, 1);
