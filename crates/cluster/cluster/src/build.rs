@@ -16,7 +16,8 @@ use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
-use crate::protocol::{agent, give_journal, new_agent, new_node};
+use crate::journal::give_journal;
+use crate::protocol::{agent, new_agent, new_node};
 use crate::{ClusterConfig, ConfigError};
 
 /// The reason why a cluster could not be started, or did not run to its end.

@@ -68,6 +68,7 @@ mod embedded;
 mod host;
 #[cfg(feature = "processes")]
 mod joined;
+mod journal;
 #[cfg(feature = "processes")]
 mod memory_agent;
 #[cfg(feature = "processes")]

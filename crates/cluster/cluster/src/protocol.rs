@@ -9,16 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use latchwork_engine::{Node, NodeParts, Truth};
-use latchwork_fabric::Port;
 use latchwork_homes::{Conflicts, Directory, Holders, HomePlace, HomeSettings, Homes, Rules};
 pub use latchwork_homes::{agent, beside};
-use latchwork_memnode::{Geometry, Journal, PoolError};
+use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
 pub use latchwork_selcc::{describe_atomic, describe_word, read_message, roll_forward};
 use latchwork_verbs::{GlobalAddr, Message, Region};
-
-use crate::ClusterConfig;
 
 macro_rules! protocols {
     ($($(#[$doc:meta])* $protocol:ident $name:literal,)*) => {
@@ -179,29 +176,6 @@ pub(crate) fn new_node(
         }
     }
 }
-
-/// Gives a node its journal slots if the death of the node can tear a write-back. To be called
-/// before the node's first worker starts.
-///
-/// # Errors
-/// Those of [`Journal::claim`].
-pub(crate) async fn give_journal(
-    node: &Node,
-    port: &Port,
-    config: &ClusterConfig,
-) -> Result<(), PoolError> {
-    let SelccSettings { survive, journal, .. } = config.selcc;
-    let writes_back = matches!(config.protocol.build(), Build::LatchWord(_)) && survive && journal;
-    if writes_back && port.whole_write() < config.line_size {
-        node.set_journal(
-            Journal::claim(node.epochs(), port, config.workers + EXTRA_WORKERS).await?,
-        );
-    }
-    Ok(())
-}
-
-/// The handler, and the worker with which a node leaves.
-const EXTRA_WORKERS: usize = 2;
 
 /// The settings of the homes, and a mistake in the rules that a test plants.
 type Changes<'a> = (&'a HomeSettings, Option<fn(&mut Rules)>);

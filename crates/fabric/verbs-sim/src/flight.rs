@@ -39,7 +39,7 @@ pub(crate) enum Fate {
     Partly,
     /// The request never takes effect.
     Never,
-    /// The poster died under this WRITE, of which the first words may take effect.
+    /// The poster died under this WRITE, whose first words may take effect.
     Torn,
 }
 
@@ -195,15 +195,12 @@ impl Flight {
     }
 
     /// Decides the outcome of a request that is about to begin. When the poster is dead, or the
-    /// target does not serve the poster, no later request of the batch begins either. A WRITE to a
-    /// memory node of at most `whole` bytes is not torn by the death of its poster.
+    /// target does not serve the poster, no later request of the batch begins either. The death of
+    /// the poster tears a WRITE to a memory node of more than `whole` bytes.
     pub(crate) fn decide(&mut self, request: usize, whole: u32) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
-            let tears = matches!(self.batch.target, Target::Memory(_))
-                && self.cut.is_none_or(|cut| request < cut)
-                && matches!(self.batch.requests[request], WorkRequest::Write { local, .. } if local.len > whole);
-            return if tears { Fate::Torn } else { Fate::Never };
+            return self.torn_or_never(request, whole);
         }
         if self.lane.there.host.gone.get() {
             return self.lose_target();
@@ -218,6 +215,18 @@ impl Flight {
             Some(cut) if request == cut => Fate::Partly,
             _ => Fate::Whole,
         }
+    }
+
+    fn torn_or_never(&self, request: usize, whole: u32) -> Fate {
+        let is_long = match self.batch.requests[request] {
+            WorkRequest::Write { local, .. } => local.len > whole,
+            _ => false,
+        };
+        let was_next = self.cut.is_none_or(|cut| request < cut);
+        let to_memory = matches!(self.batch.target, Target::Memory(_));
+        // Nothing takes effect behind a fence, not even in part.
+        let is_fenced = self.lane.there.host.keeps_out(self.lane.own.id);
+        if is_long && was_next && to_memory && !is_fenced { Fate::Torn } else { Fate::Never }
     }
 
     fn lose_target(&mut self) -> Fate {

@@ -7,18 +7,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_fabric::Port;
 use latchwork_memnode::Journal;
 use latchwork_memnode::journal::SLOT_HEAD;
 use latchwork_strict::{strict_assert, strict_check};
 use latchwork_verbs::{
-    GlobalAddr, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, VerbError, WorkRequest,
+    GlobalAddr, LocalBuffer, MemoryNodeId, Region, RegionKey, Target, VerbError, Words, WorkRequest,
 };
-
-use crate::worker_core::WorkerCore;
 
 /// The slots of one worker.
 pub(crate) struct WorkerJournal {
@@ -127,26 +125,26 @@ impl Drop for WorkerJournal {
     }
 }
 
-impl WorkerCore {
-    /// Takes a slot for the write-back of these dirty bytes of the line in frame `id`, and copies
-    /// them. Writers are shut out of the line.
+impl WorkerJournal {
+    /// Takes a slot for the write-back of these dirty bytes of `line`, and copies them. Writers are
+    /// shut out of the line, whose words are `words`.
     ///
     /// # Errors
     /// [`VerbError::Unreachable`] when the worker has no slot on the memory node, and no operation
     /// will return one. Nothing was sent.
-    pub fn journal(
+    pub(crate) fn take(
         &self,
-        addr: GlobalAddr,
-        id: FrameId,
-        dirty: DirtyBounds,
+        port: &Port,
+        line: GlobalAddr,
+        words: Words<'_>,
+        range: Range<usize>,
     ) -> Result<Journaled, VerbError> {
-        let Some(own) = &self.journal else { return Ok(Journaled::Whole) };
-        let (range, node) = (dirty.range(), addr.node());
-        if range.len() <= own.whole as usize {
+        if range.len() <= self.whole as usize {
             return Ok(Journaled::Whole);
         }
-        let mut queues = own.queues.borrow_mut();
-        let queue = queues.entry(node).or_insert_with(|| own.new_queue(node, &self.port));
+        let node = line.node();
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(node).or_insert_with(|| self.new_queue(node, port));
         let (Some((memory, region)), Some(index)) = (&queue.memory, queue.free.pop()) else {
             return match queue.used {
                 0 => Err(VerbError::Unreachable { target: Target::Memory(node) }),
@@ -155,40 +153,35 @@ impl WorkerCore {
         };
         queue.used += 1;
         strict_check!(queue);
-        let (start, len) = (index * own.image, SLOT_HEAD + range.len());
+        let (start, len) = (index * self.image, SLOT_HEAD + range.len());
         let image = memory.words().slice(start..start + len);
-        image.slice(SLOT_HEAD..len).copy_from(self.node.cache.line(id).slice(range.clone()));
-        own.journal.seal(image, addr, range.clone());
-        if let Some(costs) = &self.costs {
-            self.handle.charge(costs.copy(range.len()));
-        }
+        image.slice(SLOT_HEAD..len).copy_from(words.slice(range.clone()));
+        self.journal.seal(image, line, range.clone());
         Ok(Journaled::Slot(JournalSlot {
             node,
             index,
             remote: queue.slots[index],
             image: LocalBuffer { region: *region, offset: start as u64, len: len as u32 },
-            line: addr.offset() + range.start as u64,
+            line: line.offset() + range.start as u64,
         }))
     }
 
-    /// Returns the journal slot of an operation that is over. `ended`: the operation was applied or
-    /// never will be. Otherwise the slot is kept for ever.
-    pub fn give_journal_back(&self, slot: &JournalSlot, ended: bool) {
-        let Some(own) = &self.journal else { return };
-        if let Some(queue) = own.queues.borrow_mut().get_mut(&slot.node) {
+    /// Returns the slot of an operation that is over. `ended`: the operation was applied or never
+    /// will be. Otherwise the slot is kept for ever.
+    pub(crate) fn give_back(&self, slot: &JournalSlot, ended: bool) {
+        if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
             strict_assert!(queue.used > 0, "a journal slot is returned twice: {slot:?}");
             queue.used -= 1;
             match ended {
                 true => queue.free.push(slot.index),
-                false => own.journal.keep(),
+                false => self.journal.keep(),
             }
             strict_check!(queue);
         }
     }
 
-    /// The number of journal slots that operations of this worker have.
-    pub(crate) fn journal_slots_taken(&self) -> usize {
-        let used = |own: &WorkerJournal| own.queues.borrow().values().map(|queue| queue.used).sum();
-        self.journal.as_ref().map_or(0, used)
+    /// The number of slots that operations have.
+    pub(crate) fn taken(&self) -> usize {
+        self.queues.borrow().values().map(|queue| queue.used).sum()
     }
 }

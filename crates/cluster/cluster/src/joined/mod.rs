@@ -36,8 +36,9 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use crate::build::{Member, worker_config};
 use crate::config::check_processes;
 use crate::host::Host;
+use crate::journal::give_journal;
 use crate::ports::Ports;
-use crate::protocol::{give_journal, new_node};
+use crate::protocol::new_node;
 use crate::transport::{Link, Transport, machine};
 use crate::{ClusterConfig, ConfigError};
 

@@ -220,8 +220,8 @@ fn a_slow_node_is_slow_until_it_is_healed() {
 }
 
 /// The number of words that memory has of a WRITE of eight words whose poster dies after `events`
-/// events.
-fn words_after_a_death(config: SimConfig, seed: u64, events: usize) -> usize {
+/// events, and is fenced at once if `fenced`.
+fn words_after_a_death(config: SimConfig, seed: u64, events: usize, fenced: bool) -> usize {
     let kernel = Kernel::new(seed);
     let fabric = SimFabric::new(&kernel, config);
     fabric.add_memory_node(128).unwrap();
@@ -237,6 +237,9 @@ fn words_after_a_death(config: SimConfig, seed: u64, events: usize) -> usize {
     endpoint.ring();
     (0..events).for_each(|_| _ = kernel.step());
     fabric.kill(node(1)).unwrap();
+    if fenced {
+        fabric.fence_memory_node(MemoryNodeId(0), node(1)).unwrap();
+    }
     while kernel.step() {}
     let memory = fabric.memory(MemoryNodeId(0)).unwrap();
     let words = (0..8).take_while(|&word| memory.words().word(word) == 1).count();
@@ -248,15 +251,17 @@ fn words_after_a_death(config: SimConfig, seed: u64, events: usize) -> usize {
 #[test]
 fn a_death_tears_a_write_above_the_whole_length_and_no_other() {
     for network in networks(Faults::NONE) {
-        let seen = |whole_write| {
+        let seen = |whole_write, fenced| {
             let config = SimConfig { whole_write, ..network.clone() };
             let worlds = (0..200).flat_map(|seed| (0..6).map(move |events| (seed, events)));
-            let words =
-                worlds.map(|(seed, events)| words_after_a_death(config.clone(), seed, events));
+            let words = worlds
+                .map(|(seed, events)| words_after_a_death(config.clone(), seed, events, fenced));
             words.collect::<BTreeSet<_>>()
         };
-        assert_eq!(seen(8), (0..=8).collect(), "every number of words");
-        assert_eq!(seen(64), BTreeSet::from([0, 8]), "all or none");
-        assert_eq!(seen(u32::MAX), BTreeSet::from([0, 8]), "all or none");
+        let whole = BTreeSet::from([0, 8]);
+        assert_eq!(seen(8, false), (0..=8).collect(), "every number of words");
+        assert_eq!(seen(64, false), whole);
+        assert_eq!(seen(u32::MAX, false), whole);
+        assert_eq!(seen(8, true), whole, "a WRITE began behind the fence");
     }
 }

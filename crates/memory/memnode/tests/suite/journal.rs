@@ -1,4 +1,4 @@
-//! Journal slots: which chunks they take, who gets them, and which of them are valid.
+//! Journal slots: which chunks they take, which workers get them, and which of them are valid.
 
 use latchwork_memnode::journal::{SLOT_HEAD, entries, forget};
 use latchwork_memnode::{Journal, PoolError, PoolSettings};
