@@ -248,6 +248,36 @@ fn an_operation_without_a_slot_waits_for_the_end_of_another() {
     });
 }
 
+/// The connection fails under a release and under all its probes, so whether the release was
+/// applied stays unknown. Its slot is not used again: only the slot has all bytes of the line.
+#[test]
+fn an_operation_without_an_end_keeps_its_slot() {
+    in_every_world(|seed| {
+        let stage = stage(seed, true);
+        let (line, other) = (stage.line(), stage.line());
+        stage.write(A, line, 1);
+        let gate = stage.hold(Leg::There, line, any_op(A));
+        assert!(stage.evict(A, line));
+        stage.until("it is posted", || gate.held() == 1);
+        assert!(gate.tear(CHANGES, 7));
+        stage.pass(A_WHILE);
+        while gate.cut_off(0) {
+            stage.pass(A_WHILE);
+        }
+        assert!(
+            stage.end(stage.takes(A, line, AccessMode::Shared)).is_err(),
+            "the line has failed"
+        );
+        stage.write(A, other, 1);
+        stage.evict_now_beside(other);
+        stage.until("the other line is free", || stage.word(other) == LatchWord::FREE);
+        assert_eq!((in_memory(&stage, line), valid_slots(&stage, line)), (None, 1));
+        stage.cluster.kill(A);
+        recover(&stage, line);
+        assert_eq!(in_memory(&stage, line), Some(1));
+    });
+}
+
 /// The memory node dies, so no slot comes back.
 #[test]
 fn an_operation_that_waits_for_a_slot_in_vain_fails() {
