@@ -142,6 +142,32 @@ fn without_slots_the_death_of_a_node_leaves_a_mix() {
     }
 }
 
+/// After the recovery another node may hold the line and write it back. A late call leaves it alone.
+#[test]
+fn a_slot_whose_line_has_another_holder_is_left_alone() {
+    in_every_world(|seed| {
+        let stage = stage(seed, true);
+        let line = stage.line();
+        stage.write(A, line, 1);
+        let sent = stage.hold(Leg::There, line, op(A, WordOp::ReleaseExclusive));
+        let done = stage.hold(Leg::Back, line, op(A, WordOp::ReleaseExclusive));
+        Kind::Release.start(&stage, line);
+        stage.until("it is posted", || sent.held() == 1);
+        assert!(sent.tear(CHANGES, 7));
+        stage.until("it has taken effect as far as it does", || done.held() == 1);
+        stage.cluster.kill(A);
+        recover(&stage, line);
+        let latch = stage.geometry().latch_addr(line);
+        let memory = stage.cluster.fabric().memory(line.node()).expect("it exists");
+        memory.words().set_u64(latch.offset() as usize, 0);
+        assert_eq!(stage.write(C, line, 2), 1);
+        stage.evict_now(C, line);
+        assert_eq!(valid_slots(&stage, line), 1);
+        recover(&stage, line);
+        assert_eq!(in_memory(&stage, line), Some(2));
+    });
+}
+
 /// A dies at any event behind the post of a hand-over, and the fabric draws how far a WRITE got.
 /// Returns the number of worlds in which memory has a mix after the recovery.
 fn mixes_of_deaths(slots: bool) -> usize {
