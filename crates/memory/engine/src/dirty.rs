@@ -1,7 +1,7 @@
 //! The dirty bytes of a line, on their way to memory.
 
 use latchwork_cache::{DirtyBounds, FrameId};
-use latchwork_verbs::{GlobalAddr, VerbError};
+use latchwork_verbs::{GlobalAddr, VerbError, Words};
 
 use crate::journal::{JournalSlot, Journaled};
 use crate::worker_core::WorkerCore;
@@ -44,7 +44,7 @@ impl WorkerCore {
     }
 
     /// Takes a journal slot for the write-back of these dirty bytes, if its WRITE can be torn, and
-    /// copies them. Writers are shut out of the line.
+    /// copies them: from `copy`, or from frame `id`, of which writers are shut out.
     ///
     /// # Errors
     /// [`VerbError::Unreachable`] when the worker has no slot on the memory node, and no operation
@@ -53,10 +53,15 @@ impl WorkerCore {
         &self,
         addr: GlobalAddr,
         id: FrameId,
+        copy: Option<&Slot>,
         dirty: DirtyBounds,
     ) -> Result<Journaled, VerbError> {
         let Some(own) = &self.journal else { return Ok(Journaled::Whole) };
-        let journaled = own.take(&self.port, addr, self.node.cache.line(id), dirty.range())?;
+        let take = |words: Words<'_>| own.take(&self.port, addr, words, dirty.range());
+        let journaled = match copy {
+            Some(slot) => self.write_backs.with(slot, take),
+            None => take(self.node.cache.line(id)),
+        }?;
         if let (Journaled::Slot(_), Some(costs)) = (&journaled, &self.costs) {
             self.handle.charge(costs.copy(dirty.range().len()));
         }

@@ -126,8 +126,8 @@ impl Drop for WorkerJournal {
 }
 
 impl WorkerJournal {
-    /// Takes a slot for the write-back of these dirty bytes of `line`, and copies them. Writers are
-    /// shut out of the line, whose words are `words`.
+    /// Takes a slot for the write-back of these dirty bytes of `line`, and copies them. `words` has
+    /// the words of the line, and does not change.
     ///
     /// # Errors
     /// [`VerbError::Unreachable`] when the worker has no slot on the memory node, and no operation

@@ -89,8 +89,8 @@ impl Group {
             "a slot is taken for a clean line: {self:?}"
         );
         assert!(
-            self.journal.is_none() || self.slot.is_none() && !self.dirty.is_empty(),
-            "a journal slot is taken beside another, or for a clean line: {self:?}"
+            self.journal.is_none() || !self.dirty.is_empty(),
+            "a journal slot is taken for a clean line: {self:?}"
         );
     }
 }
@@ -173,7 +173,7 @@ impl Operations {
         // does not release the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
         let journaled = match rules.survive {
-            true => worker.journal(addr, id, dirty),
+            true => worker.journal(addr, id, None, dirty),
             false => Ok(Journaled::Whole),
         };
         let whole = matches!(journaled, Ok(Journaled::Whole));
@@ -246,7 +246,7 @@ impl Operations {
         for (key, id) in self.waiting.take() {
             let posted = {
                 let group = &mut self.groups.borrow_mut()[key];
-                let journaled = worker.journal(group.addr, id, group.dirty);
+                let journaled = worker.journal(group.addr, id, group.slot.as_ref(), group.dirty);
                 self.submit_journaled(worker, key, id, group, journaled)
             };
             let end = posted.err().and_then(|error| self.leave(worker, key, Err(error)));
