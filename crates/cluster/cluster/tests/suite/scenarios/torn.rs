@@ -142,7 +142,7 @@ fn without_slots_the_death_of_a_node_leaves_a_mix() {
     }
 }
 
-/// After the recovery another node may hold the line and write it back. A late call changes nothing.
+/// After the recovery another node may hold the line and write it back. A late call does nothing.
 #[test]
 fn a_slot_whose_line_has_another_holder_is_left_alone() {
     in_every_world(|seed| {
