@@ -16,6 +16,7 @@ use latchwork_strict::{strict_assert_eq, strict_check};
 use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, RegionKey, SetupError};
 use thiserror::Error;
 
+use crate::journal::give_journal;
 use crate::protocol::{agent, new_agent, new_node};
 use crate::{ClusterConfig, ConfigError};
 
@@ -181,6 +182,7 @@ impl Blueprint {
             let parts = parts((id, cache, arena), own_memory(config, id)).await?;
             let (node, holders) =
                 new_node(parts, protocol, (changes, place), &config.selcc, checked);
+            give_journal(&node, port, config).await?;
             nodes.push(node);
             homes.extend(holders);
         }

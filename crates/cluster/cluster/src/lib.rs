@@ -68,6 +68,7 @@ mod embedded;
 mod host;
 #[cfg(feature = "processes")]
 mod joined;
+mod journal;
 #[cfg(feature = "processes")]
 mod memory_agent;
 #[cfg(feature = "processes")]
@@ -91,7 +92,7 @@ pub use latchwork_engine::{Lock, Node, Ticket, Worker};
 #[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;
 pub use protocol::{
-    Protocol, agent, beside, describe, describe_atomic, describe_word, read_message,
+    Protocol, agent, beside, describe, describe_atomic, describe_word, read_message, roll_forward,
 };
 pub use settings::SettingError;
 pub use simulated::{Simulated, SimulatedNode, WorldWatch};

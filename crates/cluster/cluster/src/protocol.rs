@@ -14,7 +14,7 @@ pub use latchwork_homes::{agent, beside};
 use latchwork_memnode::Geometry;
 pub(crate) use latchwork_selcc::ARENA_MAX;
 use latchwork_selcc::{LatchCount, LatchWords, Policy, Selcc, SelccSettings};
-pub use latchwork_selcc::{describe_atomic, describe_word, read_message};
+pub use latchwork_selcc::{describe_atomic, describe_word, read_message, roll_forward};
 use latchwork_verbs::{GlobalAddr, Message, Region};
 
 macro_rules! protocols {

@@ -234,6 +234,20 @@ impl AnyFabric {
         }
     }
 
+    /// The length in bytes up to which a WRITE to a memory node is whole, even if its sender dies:
+    /// memory then has all bytes of the WRITE or none. Of a longer WRITE memory may have any words.
+    /// `u32::MAX` where each WRITE is whole.
+    pub fn whole_write(&self) -> u32 {
+        match self {
+            AnyFabric::Shm(fabric) => fabric.whole_write(),
+            AnyFabric::Sim(fabric) => fabric.whole_write(),
+            #[cfg(feature = "tcp")]
+            AnyFabric::Tcp(_) => tcp::WHOLE_WRITE,
+            #[cfg(target_os = "linux")]
+            AnyFabric::Ibv(_) => ibv::WHOLE_WRITE,
+        }
+    }
+
     /// Cuts a compute node off. From now on verbs to the node complete with
     /// [`VerbError::Disconnected`] or [`VerbError::Unreachable`].
     ///

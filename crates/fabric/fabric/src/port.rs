@@ -147,6 +147,12 @@ impl Port {
         self.fabric.extent(node)
     }
 
+    /// The length in bytes up to which a WRITE to a memory node is whole, even if this node dies;
+    /// see [`AnyFabric::whole_write`].
+    pub fn whole_write(&self) -> u32 {
+        self.fabric.whole_write()
+    }
+
     /// Registers memory of the port's node, for the local buffers of posted batches.
     ///
     /// # Errors

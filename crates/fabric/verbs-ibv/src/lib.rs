@@ -94,6 +94,11 @@ mod sys;
 mod version;
 mod wake;
 
+/// The length in bytes up to which a WRITE to a memory node is whole if its sender dies: the
+/// smallest packet length of a path (InfiniBand architecture, volume 1, path MTU). A WRITE up to
+/// this length is one packet on every path, and a packet arrives as a whole.
+pub const WHOLE_WRITE: u32 = 256;
+
 pub use config::IbvConfig;
 pub use directory::{Contact, ContactReply, Courier, NoContact, Peer, RemoteMemory};
 pub use endpoint::IbvEndpoint;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError};
+use latchwork_verbs::{ComputeNodeId, Extent, MemoryNodeId, Region, RegionKey, SetupError, WORD};
 
 use crate::ShmError;
 use crate::across::peer_ring::Lane;
@@ -107,6 +107,13 @@ impl ShmFabric {
     /// The lengths of the memory of a memory node of this process or of a peer.
     pub fn extent(&self, node: MemoryNodeId) -> Option<Extent> {
         Some(self.shared.memory(node)?.extent())
+    }
+
+    /// The length in bytes up to which a WRITE to a memory node is whole if its sender dies. In a
+    /// directory it is one word: the sender's thread copies, and its death may come between any
+    /// two stores. In a fabric of one process no memory outlives the sender.
+    pub fn whole_write(&self) -> u32 {
+        if self.shared.directory.is_some() { WORD as u32 } else { u32::MAX }
     }
 
     // ---- compute nodes --------------------------------------------------------------------------

@@ -31,6 +31,10 @@ pub struct SimConfig {
     /// This is for measurements that do not read the other bytes. A multiple of 8; `None` copies
     /// all bytes.
     pub payload_max: Option<u32>,
+    /// The length in bytes up to which a WRITE to a memory node is whole if its sender dies. Of a
+    /// longer WRITE that is next in its batch when the sender dies, memory gets a drawn number of
+    /// the first words. `u32::MAX`, the default: each WRITE is whole, and nothing is drawn.
+    pub whole_write: u32,
     /// Whether a poster learns that no request of a failed batch was sent
     /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). Real fabrics with
     /// connections can report this. With false, a batch that was not sent ends as `Disconnected`.
@@ -60,6 +64,7 @@ impl Default for SimConfig {
             inbox_retry: Duration::from_micros(5),
             faults: Faults::NONE,
             payload_max: None,
+            whole_write: u32::MAX,
             tells_unsent: false,
             strands: false,
         }

@@ -245,6 +245,12 @@ impl SimFabric {
         Some(self.world.memory.borrow().get(usize::from(node.0))?.extent)
     }
 
+    /// The length in bytes up to which a WRITE to a memory node is whole if its sender dies
+    /// ([`SimConfig::whole_write`]).
+    pub fn whole_write(&self) -> u32 {
+        self.world.config.whole_write
+    }
+
     /// The memory of a memory node, for tests and tools that read the memory from outside. Its
     /// on-chip memory follows behind the other memory.
     pub fn memory(&self, node: MemoryNodeId) -> Option<Arc<Region>> {

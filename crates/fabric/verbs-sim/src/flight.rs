@@ -39,6 +39,8 @@ pub(crate) enum Fate {
     Partly,
     /// The request never takes effect.
     Never,
+    /// The poster died under this WRITE, whose first words may take effect.
+    Torn,
 }
 
 /// The cuts of a READ or WRITE into pieces: the word behind each piece.
@@ -54,6 +56,9 @@ pub(crate) struct Flight {
     /// The request during which the connection fails. The length of the batch means behind the last
     /// request.
     pub(crate) cut: Option<usize>,
+    /// The first words of the request at the cut that still take effect, if a test has set their
+    /// number.
+    pub(crate) torn: Option<usize>,
     /// READs and WRITEs copy at most this many bytes.
     pub(crate) payload_max: usize,
     pub(crate) nic: NicFlight,
@@ -83,6 +88,7 @@ impl Flight {
             batch,
             lane: Rc::clone(lane),
             cut: None,
+            torn: None,
             payload_max: usize::MAX,
             nic: NicFlight::default(),
             arrived: false,
@@ -105,6 +111,7 @@ impl Flight {
             batch,
             lane: old,
             cut,
+            torn,
             payload_max,
             nic,
             arrived,
@@ -117,6 +124,7 @@ impl Flight {
         batch.renew(target, token, requests);
         *old = Rc::clone(lane);
         *cut = None;
+        *torn = None;
         *payload_max = usize::MAX;
         *nic = NicFlight::default();
         *arrived = false;
@@ -187,11 +195,12 @@ impl Flight {
     }
 
     /// Decides the outcome of a request that is about to begin. When the poster is dead, or the
-    /// target does not serve the poster, no later request of the batch begins either.
-    pub(crate) fn decide(&mut self, request: usize) -> Fate {
+    /// target does not serve the poster, no later request of the batch begins either. The death of
+    /// the poster tears a WRITE to a memory node of more than `whole` bytes.
+    pub(crate) fn decide(&mut self, request: usize, whole: u32) -> Fate {
         if self.lane.own.dead.get() {
             self.give_up();
-            return Fate::Never;
+            return self.torn_or_never(request, whole);
         }
         if self.lane.there.host.gone.get() {
             return self.lose_target();
@@ -206,6 +215,18 @@ impl Flight {
             Some(cut) if request == cut => Fate::Partly,
             _ => Fate::Whole,
         }
+    }
+
+    fn torn_or_never(&self, request: usize, whole: u32) -> Fate {
+        let is_long = match self.batch.requests[request] {
+            WorkRequest::Write { local, .. } => local.len > whole,
+            _ => false,
+        };
+        let was_next = self.cut.is_none_or(|cut| request < cut);
+        let to_memory = matches!(self.batch.target, Target::Memory(_));
+        // Nothing takes effect behind a fence, not even in part.
+        let is_fenced = self.lane.there.host.keeps_out(self.lane.own.id);
+        if is_long && was_next && to_memory && !is_fenced { Fate::Torn } else { Fate::Never }
     }
 
     fn lose_target(&mut self) -> Fate {
@@ -314,6 +335,10 @@ impl Flight {
             return None;
         };
         let words = local.len as usize / WORD;
+        if let Some(torn) = self.torn {
+            self.tear(request, torn, kernel);
+            return None;
+        }
         if words <= 1 || pieces_max == 1 {
             return None;
         }
@@ -322,6 +347,23 @@ impl Flight {
         self.steps[request] = Step::Placing { left: placed as u8 };
         strict_assert!(placed < pieces, "a request that was cut off is whole");
         (placed > 0).then_some(placed)
+    }
+
+    /// Places the first `words` words of a READ or WRITE, or all if it has fewer.
+    pub(crate) fn tear(&self, request: usize, words: usize, kernel: &Kernel) {
+        if let WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } =
+            self.batch.requests[request]
+        {
+            let len = (words * WORD).min(local.len as usize);
+            kernel.note(PIECE, remote, len as u64);
+            self.copy(request, remote, local, 0..len);
+        }
+    }
+
+    /// Places a number of the first words of a WRITE, drawn between none and all.
+    pub(crate) fn tear_at_random(&self, request: usize, kernel: &Kernel) {
+        let words = self.batch.requests[request].local().map_or(0, |local| local.len / WORD as u32);
+        self.tear(request, kernel.random_below(u64::from(words) + 1) as usize, kernel);
     }
 
     fn cut_into_pieces(

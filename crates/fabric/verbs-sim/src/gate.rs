@@ -73,6 +73,17 @@ impl Gate {
     /// connection cuts the batch off behind `done` of its requests, as
     /// [`Faults::fail_one_in`](crate::Faults::fail_one_in) does. False when there is no such batch.
     pub fn cut_off(&self, done: usize) -> bool {
+        self.cut(done, None)
+    }
+
+    /// Like [`cut_off`](Gate::cut_off). Of the READ or WRITE at the cut exactly the first `words`
+    /// words take effect, or all if it has fewer. So a test can go through all states in which the
+    /// death of a node may leave a batch.
+    pub fn tear(&self, done: usize, words: usize) -> bool {
+        self.cut(done, Some(words))
+    }
+
+    fn cut(&self, done: usize, torn: Option<usize>) -> bool {
         let taken = {
             let mut held = self.core.held.borrow_mut();
             let at = held.iter().position(|held| held.leg == Leg::There);
@@ -83,7 +94,7 @@ impl Gate {
         else {
             return false;
         };
-        world.cut_off(key, done);
+        world.cut_off(key, done, torn);
         world.go_on(leg, key);
         true
     }

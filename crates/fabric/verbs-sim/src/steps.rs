@@ -58,8 +58,13 @@ impl World {
 
     pub(crate) fn begin(&self, drawn: &Drawn, key: u32, request: usize) {
         let kernel = &self.kernel;
-        let begin = match self.with(key, |flight| flight.decide(request)) {
+        let whole = self.config.whole_write;
+        let begin = match self.with(key, |flight| flight.decide(request, whole)) {
             Fate::Never => return self.done(drawn, key, request),
+            Fate::Torn => {
+                self.with(key, |flight| flight.tear_at_random(request, kernel));
+                return self.done(drawn, key, request);
+            }
             Fate::Partly => {
                 let some =
                     |flight: &mut Flight| flight.begin_partly(request, drawn.pieces_max, kernel);

@@ -176,10 +176,13 @@ impl World {
 
     /// Decides that the connection of a batch fails behind `done` of its requests. The batch has
     /// not arrived yet.
-    pub(crate) fn cut_off(&self, key: u32, done: usize) {
+    ///
+    /// `torn`: the number of the first words that still take effect of the READ or WRITE at the
+    /// cut; `None` lets the fabric draw.
+    pub(crate) fn cut_off(&self, key: u32, done: usize, torn: Option<usize>) {
         let done = self.with(key, |flight| {
             let done = done.min(flight.len());
-            flight.cut = Some(done);
+            (flight.cut, flight.torn) = (Some(done), torn);
             done
         });
         self.see(key, BatchStep::Fault(Strike::CutOff(done)));

@@ -89,6 +89,11 @@ mod peers;
 mod security;
 pub mod wire;
 
+/// The length in bytes up to which a WRITE to a memory node is whole if its sender dies. The agent
+/// executes a frame after all of its bytes have arrived, and a WRITE up to this length is in one
+/// frame. A batch can have several frames, so a batch need not be whole.
+pub const WHOLE_WRITE: u32 = wire::DATA_MAX as u32;
+
 pub use agent::Refused;
 pub use client::TcpEndpoint;
 pub use config::{AgentLimits, TcpConfig};

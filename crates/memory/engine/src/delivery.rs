@@ -188,7 +188,7 @@ impl<P: CoherenceProtocol> Inner<P> {
     /// Handles the end of a forward that belongs to an operation.
     fn leave_group(&self, group: usize) {
         let end = self.node.protocol.forwarded(&self.core, &self.in_flight, group);
-        self.operation_ended(end);
+        self.operations_ended(end);
     }
 
     /// Sends the receiver of a forward a probe.

@@ -1,8 +1,9 @@
 //! The dirty bytes of a line, on their way to memory.
 
 use latchwork_cache::{DirtyBounds, FrameId};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, VerbError, Words};
 
+use crate::journal::{JournalSlot, Journaled};
 use crate::worker_core::WorkerCore;
 use crate::write_back::Slot;
 
@@ -40,6 +41,40 @@ impl WorkerCore {
         }
         self.counters.write_backs_copied.add(1);
         Some(slot)
+    }
+
+    /// Takes a journal slot for the write-back of these dirty bytes, if its WRITE can be torn, and
+    /// copies them: from `copy`, or from frame `id`, of which writers are shut out.
+    ///
+    /// # Errors
+    /// [`VerbError::Unreachable`] when the worker has no slot on the memory node, and no operation
+    /// will return one. Nothing was sent.
+    pub fn journal(
+        &self,
+        addr: GlobalAddr,
+        id: FrameId,
+        copy: Option<&Slot>,
+        dirty: DirtyBounds,
+    ) -> Result<Journaled, VerbError> {
+        let Some(own) = &self.journal else { return Ok(Journaled::Whole) };
+        let take = |words: Words<'_>| own.take(&self.port, addr, words, dirty.range());
+        let journaled = match copy {
+            Some(slot) => self.write_backs.with(slot, take),
+            None => take(self.node.cache.line(id)),
+        }?;
+        if let (Journaled::Slot(_), Some(costs)) = (&journaled, &self.costs) {
+            self.handle.charge(costs.copy(dirty.range().len()));
+        }
+        Ok(journaled)
+    }
+
+    /// Returns the journal slot of an operation that is over. `ended`: the operation was applied or
+    /// never will be. Otherwise its line may be torn, and only the slot has all bytes: it is never
+    /// used again.
+    pub fn give_journal_back(&self, slot: &JournalSlot, ended: bool) {
+        if let Some(own) = &self.journal {
+            own.give_back(slot, ended);
+        }
     }
 
     /// Returns the slot, if any, of an operation that is over.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use latchwork_cache::{Cache, FrameId};
 use latchwork_coherence::MessageHandler;
-use latchwork_memnode::{Epochs, Geometry, LineAllocator};
+use latchwork_memnode::{Epochs, Geometry, Journal, LineAllocator};
 use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
 use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
@@ -87,6 +87,8 @@ pub struct NodeCore {
     pub(crate) gone: Gone,
     /// The rounds by which the node lets go of dead nodes.
     pub(crate) rounds: Rounds,
+    /// The journal slots, if the death of the node can tear a write-back.
+    pub(crate) journal: OnceLock<Arc<Journal>>,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
@@ -124,6 +126,7 @@ impl NodeCore {
             workers: AtomicUsize::new(0),
             gone: Gone::default(),
             rounds: Rounds::default(),
+            journal: OnceLock::new(),
             counters: Mutex::new(Vec::new()),
         }
     }
@@ -186,6 +189,18 @@ impl NodeCore {
     /// The node's part in the cluster's epochs.
     pub fn epochs(&self) -> &Arc<Epochs> {
         &self.epochs
+    }
+
+    /// Gives the node its journal slots, before its first worker starts. A second call has no
+    /// effect.
+    pub fn set_journal(&self, journal: Journal) {
+        // Only a second call fails.
+        let _ = self.journal.set(Arc::new(journal));
+    }
+
+    /// The journal slots of the node, if it has any.
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.get()
     }
 
     /// The number of lines that transactions have locked.

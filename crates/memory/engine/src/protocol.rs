@@ -271,6 +271,14 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
         result: Result<u64, VerbError>,
     ) -> Option<(GlobalAddr, Self::End)>;
 
+    /// The end of an operation that ended behind the last completion, without one of its own. The
+    /// engine asks after each completion, until there is none.
+    #[inline]
+    fn also_ended(&self, in_flight: &Self::InFlight) -> Option<(GlobalAddr, Self::End)> {
+        let _ = in_flight;
+        None
+    }
+
     /// Handles the end of a forward that belongs to the operation `group`. Returns the end of the
     /// operation, if this was its last batch.
     fn forwarded(

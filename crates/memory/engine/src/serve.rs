@@ -17,7 +17,7 @@ impl<P: CoherenceProtocol> Inner<P> {
             Tag::Letter(key) => self.message_completed(key, result.err()),
             Tag::Protocol(tag) => {
                 let Inner { core, in_flight, node, .. } = self;
-                self.operation_ended(node.protocol.completed(core, in_flight, tag, result));
+                self.operations_ended(node.protocol.completed(core, in_flight, tag, result));
             }
         }
     }

@@ -115,7 +115,14 @@ impl<P: CoherenceProtocol> Inner<P> {
 
     /// Handles the end of an operation of the protocol, if there is one.
     #[inline]
-    pub(crate) fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
+    pub(crate) fn operations_ended(&self, end: Option<(GlobalAddr, P::End)>) {
+        self.operation_ended(end);
+        while let end @ Some(_) = self.node.protocol.also_ended(&self.in_flight) {
+            self.operation_ended(end);
+        }
+    }
+
+    fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();
         let Some(record) = records.get_mut(&addr) else { return };

@@ -98,6 +98,10 @@ impl Worker {
                 in_flight > 0 || core.write_backs.taken() == 0,
                 "a worker without a batch in flight has a line that is not written back"
             );
+            strict_assert!(
+                in_flight > 0 || core.journal.as_ref().is_none_or(|own| own.taken() == 0),
+                "a worker without a batch in flight has an operation with a journal slot"
+            );
             if in_flight == 0 && core.epochs.stop(&core.handle) {
                 return Ok(());
             }

@@ -14,6 +14,7 @@ use slab::Slab;
 use crate::costs::CpuCosts;
 use crate::counters::WorkerCounters;
 use crate::deduplicate::Numbers;
+use crate::journal::WorkerJournal;
 use crate::lines::{Node, WorkerLines};
 use crate::messages::Sent;
 use crate::node_core::NodeCore;
@@ -56,6 +57,8 @@ pub struct WorkerCore {
     pub(crate) numbers: Option<Numbers>,
     /// The write-back slots of evicted lines.
     pub(crate) write_backs: WriteBackRing,
+    /// The journal slots, if the death of the node can tear a write-back.
+    pub(crate) journal: Option<WorkerJournal>,
     /// The messages in flight.
     pub(crate) letters: RefCell<Slab<Sent>>,
     /// Whether a ticket, a wait for a latch or a granted access was dropped since the last sweep. A
@@ -88,6 +91,10 @@ impl WorkerCore {
     ) -> WorkerCore {
         WorkerCore {
             epochs: EpochWorker::start(&node.epochs, &port, handle),
+            journal: node
+                .journal
+                .get()
+                .and_then(|journal| WorkerJournal::new(journal, &port, node.cache.line_size())),
             node: node.clone(),
             of: of.clone(),
             lines: RefCell::default(),

@@ -112,6 +112,15 @@ impl WriteBackRing {
         queue
     }
 
+    /// Calls `act` with the words of a slot, which are those of a line.
+    pub(crate) fn with<T>(&self, slot: &Slot, act: impl FnOnce(Words<'_>) -> T) -> T {
+        let queues = self.queues.borrow();
+        let memory = queues.get(&slot.node).and_then(|queue| queue.memory.as_ref());
+        let (region, _) = memory.expect("a slot that this ring has given");
+        let start = slot.buffer.offset as usize;
+        act(region.words().slice(start..start + self.line_size))
+    }
+
     /// Returns the slot of an operation that is over.
     #[inline]
     pub(crate) fn give_back(&self, slot: &Slot) {

@@ -37,6 +37,7 @@ pub(crate) struct Fresh {
 ///    free         |   0    |  0                          |
 ///    owned        |   id   |  number of the registration |  of compute node `id`, 1 to 58
 ///    a rest       |   63   |  first free line            |  the lines before it are in use
+///    slots        | 128 .. |                             |  see [`crate::journal`]
 /// ```
 ///
 /// Another process may damage an owner word. A rest without a used or without a free line is

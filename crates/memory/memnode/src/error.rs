@@ -177,6 +177,16 @@ pub enum PoolError {
         /// Lines that this compute node freed, and that operations in progress may still see.
         resting: usize,
     },
+    /// A memory node has no chunk left for the journal slots of the node.
+    #[error(
+        "memory node {} has no free chunk for the journal of this node's write-backs: give it more \
+         memory, or turn the setting `survive` off",
+        node.0
+    )]
+    NoSlots {
+        /// The memory node.
+        node: MemoryNodeId,
+    },
     /// The address is not the address of a line in the pool.
     #[error("{addr} is not the address of a line in this pool")]
     BadAddress {

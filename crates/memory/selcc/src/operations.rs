@@ -11,11 +11,15 @@
 //!   the same. Either writers are shut out until the operation is complete, or the bytes were
 //!   copied ([`latchwork_engine`]). The dirty bounds are kept with the operation.
 //! - Undecided, or probed [`TRIES_MAX`] times: the operation fails, and so does its line.
+//!
+//! With [`Rules::survive`] a write-back that the death of this node could tear goes through a
+//! journal slot. Without a free slot the operation waits here until another one ends.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use latchwork_cache::{DirtyBounds, FrameId};
-use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
+use latchwork_engine::{JournalSlot, Journaled, Slot, TRIES_MAX, WorkerCore};
 use latchwork_latch::{Action, LatchWord, Rules, WordOp, WordProbe, WordVerb};
 use latchwork_strict::{strict_assert, strict_assert_eq, strict_check};
 use latchwork_verbs::{BATCH_MAX, GlobalAddr, LocalBuffer, Target, VerbError, WorkRequest as Verb};
@@ -61,6 +65,8 @@ struct Group {
     dirty: DirtyBounds,
     /// The write-back slot, if the operation does not write back from the frame.
     slot: Option<Slot>,
+    /// The journal slot of the write-back, if its WRITE can be torn.
+    journal: Option<JournalSlot>,
     old: u64,
     left: u32,
     /// The step of a round in which the group was made.
@@ -85,6 +91,10 @@ impl Group {
             self.slot.is_none() || !self.dirty.is_empty(),
             "a slot is taken for a clean line: {self:?}"
         );
+        assert!(
+            self.journal.is_none() || !self.dirty.is_empty(),
+            "a journal slot is taken for a clean line: {self:?}"
+        );
     }
 }
 
@@ -103,6 +113,10 @@ pub struct Finished {
 #[derive(Default)]
 pub struct Operations {
     groups: RefCell<Slab<Group>>,
+    /// The operations that wait for a journal slot, with the frames of their lines.
+    waiting: RefCell<VecDeque<(usize, FrameId)>>,
+    /// The ends of operations that waited for a slot and can get none.
+    ended: RefCell<Vec<(GlobalAddr, Finished)>>,
     // Empty between calls; kept for its capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
 }
@@ -118,6 +132,7 @@ impl Operations {
                 op: None,
                 dirty: DirtyBounds::EMPTY,
                 slot: None,
+                journal: None,
                 old: 0,
                 left: 0,
                 step,
@@ -182,14 +197,20 @@ impl Operations {
         // Only a release can free its frame at once. A node that hands a line over or keeps a copy
         // does not release the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
-        let slot = if evicts { worker.copy_out(addr, id, &dirty) } else { None };
+        let journaled = match rules.survive {
+            true => worker.journal(addr, id, None, dirty),
+            false => Ok(Journaled::Whole),
+        };
+        let whole = matches!(journaled, Ok(Journaled::Whole));
+        let copied = matches!(journaled, Ok(Journaled::Slot(_)));
+        let slot = if evicts && whole { worker.copy_out(addr, id, &dirty) } else { None };
         let buffer = match &slot {
             Some(slot) => slot.buffer(),
             None => worker.node.buffer(id),
         };
         let frame_in_verb = match op {
             WordOp::ReleaseShared => false,
-            WordOp::ReleaseExclusive => slot.is_none() && !dirty.is_empty(),
+            WordOp::ReleaseExclusive => slot.is_none() && !copied && !dirty.is_empty(),
             _ => true,
         };
         match op {
@@ -207,7 +228,7 @@ impl Operations {
         );
         (group.op, group.dirty, group.slot) = (Some((op, buffer)), dirty, slot);
         strict_check!(group);
-        if let Err(error) = self.submit(worker, key, group) {
+        if let Err(error) = self.submit_journaled(worker, key, id, group, journaled) {
             // The operation has no completion. If forwards are in flight, their completions end the
             // group.
             group.left -= 1;
@@ -220,11 +241,58 @@ impl Operations {
         Ok(frame_in_verb)
     }
 
+    /// Posts the group's operation for the first time, or keeps it until a journal slot is free.
+    fn submit_journaled(
+        &self,
+        worker: &WorkerCore,
+        key: usize,
+        id: FrameId,
+        group: &mut Group,
+        journaled: Result<Journaled, VerbError>,
+    ) -> Result<(), VerbError> {
+        match journaled? {
+            Journaled::Later => {
+                self.waiting.borrow_mut().push_back((key, id));
+                return Ok(());
+            }
+            Journaled::Slot(slot) => group.journal = Some(slot),
+            Journaled::Whole => {}
+        }
+        self.submit(worker, key, group).inspect_err(|_| {
+            // A refused batch has no effect.
+            if let Some(slot) = group.journal.take() {
+                worker.give_journal_back(&slot, true);
+            }
+        })
+    }
+
+    /// Posts the operations that wait for a journal slot, as far as slots are free.
+    fn resume(&self, worker: &WorkerCore) {
+        for (key, id) in self.waiting.take() {
+            let posted = {
+                let group = &mut self.groups.borrow_mut()[key];
+                let journaled = worker.journal(group.addr, id, group.slot.as_ref(), group.dirty);
+                self.submit_journaled(worker, key, id, group, journaled)
+            };
+            let end = posted.err().and_then(|error| self.leave(worker, key, Err(error)));
+            self.ended.borrow_mut().extend(end);
+        }
+    }
+
+    /// The end of an operation that waited for a journal slot and can get none.
+    #[inline]
+    pub(crate) fn also_ended(&self) -> Option<(GlobalAddr, Finished)> {
+        self.ended.borrow_mut().pop()
+    }
+
     /// Posts the group's operation, the first time or again.
     fn submit(&self, worker: &WorkerCore, key: usize, group: &Group) -> Result<(), VerbError> {
         let (op, buffer) = group.op.expect("a group that has its operation");
         let mut batch = Batch::new();
-        write_back(worker, group.addr, buffer, group.dirty, &mut batch);
+        match &group.journal {
+            Some(slot) => write_back_journaled(worker, slot, &mut batch),
+            None => write_back(worker, group.addr, buffer, group.dirty, &mut batch),
+        }
         let latch = worker.node.geometry().latch_addr(group.addr).offset();
         // A mask, and the value that the atomic must find under the mask: the expected word of a
         // compare-and-swap, or an empty exclusive field. With any other value the READ of the line
@@ -374,6 +442,11 @@ impl Operations {
         };
         // No part of the group is posted again, whatever its end.
         worker.give_slot_back(group.slot.take());
+        if let Some(slot) = group.journal.take() {
+            // Whether a failed operation was applied is unknown, so its line may be torn.
+            worker.give_journal_back(&slot, group.failed.is_none());
+            self.resume(worker);
+        }
         let op = group.op.map(|(op, _)| op);
         let old = LatchWord::from_bits(group.old);
         Some((group.addr, Finished { op, old, failed: group.failed }))
@@ -404,6 +477,15 @@ fn write_back(
         remote: addr.offset() + range.start as u64,
         local: LocalBuffer { offset: whole.offset + range.start as u64, len, ..whole },
     });
+}
+
+/// Adds the requests of a write-back through a journal slot.
+fn write_back_journaled(worker: &WorkerCore, slot: &JournalSlot, batch: &mut Batch) {
+    for request in slot.requests() {
+        worker.counters.verbs_write.add(1);
+        worker.counters.bytes_written.add(request.remote().map_or(0, |(_, len)| len));
+        batch.push(request);
+    }
 }
 
 /// The work requests of one batch.

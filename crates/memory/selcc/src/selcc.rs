@@ -170,6 +170,11 @@ impl CoherenceProtocol for Selcc {
         in_flight.completed(worker, tag, result)
     }
 
+    #[inline]
+    fn also_ended(&self, in_flight: &Operations) -> Option<(GlobalAddr, Finished)> {
+        in_flight.also_ended()
+    }
+
     fn forwarded(
         &self,
         worker: &WorkerCore,

@@ -90,4 +90,7 @@ latchwork_engine::settings! {
     @unnamed
     /// A mistake in the rules that a test plants, to show that checks detect the harm.
     plant: Option<fn(&mut Rules)> = None;
+    /// Whether write-backs that the death of a node can tear go through journal slots, with
+    /// `survive`. Tests turn it off, to show that checks detect the harm.
+    journal: bool = true;
 }

@@ -87,6 +87,12 @@ impl Joined {
             let timeout = PoolError::Timeout { what: "giving back chunks", waited: limit };
             let ended = handle.timeout(handle.now() + limit, given_back).await;
             ended.unwrap_or(Err(timeout))?;
+            if let Some(journal) = self.node().journal() {
+                let timeout =
+                    PoolError::Timeout { what: "giving back journal slots", waited: limit };
+                let left = handle.timeout(handle.now() + limit, journal.leave(port)).await;
+                left.unwrap_or(Err(timeout))?;
+            }
             Ok(unregister(epochs, port, handle, limit).await?)
         })?;
         self.membership.0.leave()?;

@@ -36,6 +36,7 @@ use latchwork_strict::{strict_assert, strict_assert_eq};
 use crate::build::{Member, worker_config};
 use crate::config::check_processes;
 use crate::host::Host;
+use crate::journal::give_journal;
 use crate::ports::Ports;
 use crate::protocol::new_node;
 use crate::transport::{Link, Transport, machine};
@@ -262,6 +263,9 @@ impl Begun {
         };
         let changes = (config.directory_changes(), HomePlace::Agents);
         let (node, _) = new_node(parts, config.protocol, changes, &config.selcc, false);
+        executor
+            .block_on(give_journal(&node, &port, &config))
+            .inspect_err(|_| withdraw::withdraw(&ports, id, &epochs))?;
         introductions.serve(&node, &ports);
         drop((executor, port, handle));
         let memory: Vec<_> = memory.into_iter().map(|(party, _)| party).collect();

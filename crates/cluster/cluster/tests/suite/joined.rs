@@ -175,6 +175,28 @@ fn nodes_that_meet_through_membership_lose_no_write_and_leave() {
     }
 }
 
+/// On shared memory of several processes, write-backs go through journal slots.
+#[test]
+fn nodes_with_hand_overs_that_write_back_lose_no_write_and_leave() {
+    for common in Common::both() {
+        let mut config = common.small(3, 2, 16, 1);
+        config.set("survive", "on").expect("a value");
+        let memory = common.memory(&config);
+        lose_no_write(&common, &config, || ());
+        // More nodes than the pool has chunks: each takes the slots of those that left.
+        let is_shm = matches!(common.transport, Transport::Shm { .. });
+        let one = ClusterConfig { compute_nodes: 1, ..config.clone() };
+        for _ in 0..config.memory_bytes / config.chunk_size {
+            let joined = common.compute(&one).expect("room for its slots");
+            assert_eq!(joined.node().journal().is_some(), is_shm, "only memory is torn");
+            joined.leave().expect("nothing is in the way");
+        }
+        for host in memory {
+            assert!(host.leave(LONG).expect("membership answers"), "compute nodes are left");
+        }
+    }
+}
+
 /// The agents take the settings of the first compute node, and a node with others is refused.
 #[test]
 fn agents_in_processes_of_their_own_have_the_settings_of_the_homes() {

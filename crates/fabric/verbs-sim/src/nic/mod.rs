@@ -187,8 +187,19 @@ impl World {
         loop {
             let next = self.with(key, |flight| {
                 let request = flight.first_open()?;
-                let whole = flight.decide(request) == Fate::Whole;
-                Some((request, whole.then(|| flight.begin(request, 1, &self.kernel))))
+                let begin = match flight.decide(request, self.config.whole_write) {
+                    Fate::Whole => Some(flight.begin(request, 1, &self.kernel)),
+                    Fate::Partly => {
+                        flight.begin_partly(request, 1, &self.kernel);
+                        None
+                    }
+                    Fate::Torn => {
+                        flight.tear_at_random(request, &self.kernel);
+                        None
+                    }
+                    Fate::Never => None,
+                };
+                Some((request, begin))
             });
             let Some((request, begin)) = next else { break };
             if let Some(begin) = begin {

@@ -1,12 +1,17 @@
 //! Each fault happens at its rate, and has its documented effect and no other.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use latchwork_runtime::{ExecutorConfig, VirtualWorker};
+use latchwork_simulation::Kernel;
 use latchwork_verbs::contract::{Harness, Script};
-use latchwork_verbs::{ComputeNodeId, MemoryNodeId, Target, VerbError, WorkRequest};
-use latchwork_verbs_sim::{Drawn, FaultCounts, Faults, NicProfile, SimConfig};
+use latchwork_verbs::{
+    ComputeNodeId, Endpoint as _, LocalBuffer, MemoryNodeId, Region, Target, VerbError, WorkRequest,
+};
+use latchwork_verbs_sim::{Drawn, FaultCounts, Faults, NicProfile, SimConfig, SimFabric};
 
 use crate::world::{World, profile};
 
@@ -211,5 +216,52 @@ fn a_slow_node_is_slow_until_it_is_healed() {
         let usual = time(&[]);
         assert!(time(&[10]) > 6 * usual, "{:?} {usual:?}", time(&[10]));
         assert_eq!(time(&[10, 1]), usual);
+    }
+}
+
+/// The number of words that memory has of a WRITE of eight words whose poster dies after `events`
+/// events, and is fenced at once if `fenced`.
+fn words_after_a_death(config: SimConfig, seed: u64, events: usize, fenced: bool) -> usize {
+    let kernel = Kernel::new(seed);
+    let fabric = SimFabric::new(&kernel, config);
+    fabric.add_memory_node(128).unwrap();
+    fabric.add_compute_node(node(1)).unwrap();
+    let region = Region::zeroed(64).unwrap();
+    (0..8).for_each(|word| region.words().set_word(word, 1));
+    let local =
+        LocalBuffer { region: fabric.register(node(1), region).unwrap(), offset: 0, len: 64 };
+    let worker = VirtualWorker::spawn(&kernel, ExecutorConfig::default());
+    let mut endpoint = fabric.endpoint(node(1), &worker.handle()).unwrap();
+    let after = WorkRequest::WriteWord { remote: 64, value: 1 };
+    endpoint.post(MEMORY, 1, &[WorkRequest::Write { remote: 0, local }, after]).unwrap();
+    endpoint.ring();
+    (0..events).for_each(|_| _ = kernel.step());
+    fabric.kill(node(1)).unwrap();
+    if fenced {
+        fabric.fence_memory_node(MemoryNodeId(0), node(1)).unwrap();
+    }
+    while kernel.step() {}
+    let memory = fabric.memory(MemoryNodeId(0)).unwrap();
+    let words = (0..8).take_while(|&word| memory.words().word(word) == 1).count();
+    assert!((words..8).all(|word| memory.words().word(word) == 0), "a gap");
+    assert!(words == 8 || memory.words().word(8) == 0, "the next WRITE came first");
+    words
+}
+
+#[test]
+fn a_death_tears_a_write_above_the_whole_length_and_no_other() {
+    for network in networks(Faults::NONE) {
+        let seen = |whole_write, fenced| {
+            let config = SimConfig { whole_write, ..network.clone() };
+            let worlds = (0..200).flat_map(|seed| (0..6).map(move |events| (seed, events)));
+            let words = worlds
+                .map(|(seed, events)| words_after_a_death(config.clone(), seed, events, fenced));
+            words.collect::<BTreeSet<_>>()
+        };
+        let whole = BTreeSet::from([0, 8]);
+        assert_eq!(seen(8, false), (0..=8).collect(), "every number of words");
+        assert_eq!(seen(64, false), whole);
+        assert_eq!(seen(u32::MAX, false), whole);
+        assert_eq!(seen(8, true), whole, "a WRITE began behind the fence");
     }
 }

@@ -5,6 +5,7 @@ mod catalogue;
 mod common;
 mod epochs;
 mod given_back;
+mod journal;
 mod pool;
 mod reuse;
 mod threads;

@@ -27,6 +27,7 @@ mod stage;
 mod sweeps;
 mod takeover;
 mod told;
+mod torn;
 mod upgrade;
 mod words;
 mod write_back;

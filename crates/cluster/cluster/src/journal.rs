@@ -1,0 +1,30 @@
+//! The journal slots of a node, if it needs any.
+
+use latchwork_engine::Node;
+use latchwork_fabric::Port;
+use latchwork_memnode::{Journal, PoolError};
+
+use crate::ClusterConfig;
+
+/// The handler, and the worker with which a node leaves.
+const EXTRA_WORKERS: usize = 2;
+
+/// Gives a node its journal slots if the death of the node can tear a write-back. To be called
+/// before the node's first worker starts.
+///
+/// # Errors
+/// Those of [`Journal::claim`].
+pub(crate) async fn give_journal(
+    node: &Node,
+    port: &Port,
+    config: &ClusterConfig,
+) -> Result<(), PoolError> {
+    let settings = &config.selcc;
+    // Under a protocol with homes no compute node writes a line back by itself.
+    let is_needed = !config.protocol.has_homes() && settings.survive && settings.journal;
+    if is_needed && port.whole_write() < config.line_size {
+        let workers = config.workers + EXTRA_WORKERS;
+        node.set_journal(Journal::claim(node.epochs(), port, workers).await?);
+    }
+    Ok(())
+}
