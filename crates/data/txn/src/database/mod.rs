@@ -210,6 +210,12 @@ impl<M: LineLocks> Database<M> {
         self.0.root
     }
 
+    /// The line of global atomics. Atomics bypass the caches, so a copy of this line in a cache may
+    /// be out of date.
+    pub fn counters(&self) -> GlobalAddr {
+        self.0.counters
+    }
+
     /// The identity of the database, as in its log.
     pub fn id(&self) -> DatabaseId {
         self.0.id
