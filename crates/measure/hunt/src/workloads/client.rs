@@ -78,6 +78,11 @@ pub(crate) trait Work: Sized + 'static {
     /// The number of lines in use after all work. `None` if the number is not known.
     fn lines_in_use(&self, record: &Self::Record) -> Option<u64>;
 
+    /// Whether transactions of a node have ended without their locks.
+    fn keeps_locks(&self, _node: usize) -> bool {
+        false
+    }
+
     /// Adds the record of another thread.
     fn merge(record: &mut Self::Record, more: Self::Record);
 

@@ -35,6 +35,9 @@ pub(crate) trait Load {
     /// known.
     fn lines_in_use(&self) -> Option<u64>;
 
+    /// Whether the faults of the world have made transactions of a node leave their locks.
+    fn keeps_locks(&self, node: usize) -> bool;
+
     /// Takes the record of all tasks.
     fn take(&self) -> Record;
 
@@ -121,6 +124,10 @@ impl<W: Work> Load for Shared<W> {
 
     fn lines_in_use(&self) -> Option<u64> {
         self.work.lines_in_use(&self.record.borrow())
+    }
+
+    fn keeps_locks(&self, node: usize) -> bool {
+        self.scenario.faults.may_fail_operations() && self.work.keeps_locks(node)
     }
 
     fn take(&self) -> Record {

@@ -362,7 +362,7 @@ impl World {
     fn check_rest(&self) -> Verdict {
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             if !self.cluster.is_dead(at) {
-                leaks::check_node(node)?;
+                leaks::check_node(node, self.load.keeps_locks(at))?;
             }
         }
         if self.scenario.faults.may_fail_operations() {

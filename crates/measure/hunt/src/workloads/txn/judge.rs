@@ -20,6 +20,8 @@ pub(in crate::workloads) struct TxnRecord {
     pub(super) drawn: BTreeMap<u64, u64>,
     /// The heads of transactions that have certainly not committed.
     pub(super) undone: BTreeSet<u64>,
+    /// What is wrong with the transactions of nodes, in a world in which nothing may fail.
+    pub(super) ill: Vec<String>,
 }
 
 impl TxnRecord {
@@ -46,9 +48,13 @@ impl TxnRecord {
         self.committed.extend(more.committed);
         self.drawn.extend(more.drawn);
         self.undone.extend(more.undone);
+        self.ill.extend(more.ill);
     }
 
     pub(super) fn judge(&self) -> CheckResult {
+        if let Some(health) = self.ill.first() {
+            return Err((WorldCheck::Leak, format!("transactions of a node: {health}")));
+        }
         let history = TransactionHistory { base: 0, transactions: self.transactions.clone() };
         let options = CheckOptions { is_strict: true, ..CheckOptions::default() };
         let verdict = latchwork_history::check(&history, options);

@@ -43,10 +43,6 @@ use steps::Operation;
 /// again after a conflict.
 const ACCESSES_MAX: u32 = 1_000;
 
-/// Where operations may fail, a transaction is repeated for this many deadlines of an access. Rows
-/// that a dead node has locked stay locked, and more attempts would only take time.
-const DEADLINES: u32 = 3;
-
 /// The numbers of the recorders that are of no task, above the number of any worker.
 const SETS_UP: u16 = 1_000;
 const INSPECTS: u16 = 1_001;
@@ -81,9 +77,9 @@ pub(super) struct Task {
 impl Txn {
     pub(super) fn new(scenario: &Scenario, load: &TxnLoad) -> Txn {
         let defaults = TransactionSettings::default();
-        let deadline = Duration::from_micros(scenario.deadline_us);
+        // Rows that a dead node has locked stay locked, and more attempts would only take time.
         let retry_for = match scenario.faults.may_fail_operations() {
-            true => deadline * DEADLINES,
+            true => Duration::from_micros(scenario.deadline_us),
             false => defaults.retry_for,
         };
         let settings = TransactionSettings {
@@ -156,7 +152,12 @@ impl Work for Txn {
         let recording = shared.work.recording.take();
         let transactions = recording.map(|recording| recording.history().transactions);
         let gone = |node: usize| shared.observer.gone_since(node);
-        shared.record.borrow_mut().end(transactions.unwrap_or_default(), gone);
+        let mut record = shared.record.borrow_mut();
+        record.end(transactions.unwrap_or_default(), gone);
+        if !shared.scenario.faults.may_fail_operations() {
+            let health = shared.work.nodes.take().into_values().map(|node| node.health());
+            record.ill.extend(health.filter(|health| !health.is_good()).map(|h| h.to_string()));
+        }
     }
 
     fn roots(&self) -> u64 {
@@ -166,6 +167,10 @@ impl Work for Txn {
     /// Lines of rows are never freed, and which of them are in use the table does not tell.
     fn lines_in_use(&self, _record: &TxnRecord) -> Option<u64> {
         None
+    }
+
+    fn keeps_locks(&self, node: usize) -> bool {
+        self.nodes.borrow().get(&node).is_some_and(|node| node.health().left_locked > 0)
     }
 
     fn merge(record: &mut TxnRecord, more: TxnRecord) {
