@@ -293,6 +293,15 @@ fn transactions_that_do_not_guard_what_they_have_read_are_found() {
     }
 }
 
+/// The versions of a write that was not executed fit a serial order. Its content does not.
+#[test]
+fn a_write_that_a_transaction_only_reports_is_missed() {
+    for scheme in Scheme::ALL {
+        let checks = [WorldCheck::Serializability];
+        is_found(SeededBug::Forgets, 20, &checks, transactions(scheme));
+    }
+}
+
 /// A world with Sherman's tree: many splits, a few locks, and words that arrive in any order.
 fn sherman(seed: u64) -> Scenario {
     let index = TreeIndex::Sherman;

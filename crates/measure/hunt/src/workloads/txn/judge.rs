@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latchwork_history::{CheckOptions, RecordedTransaction, TransactionHistory, TransactionOutcome};
+use latchwork_history::{
+    CheckOptions, RecordedTransaction, TransactionHistory, TransactionOutcome,
+};
 use latchwork_runtime::Time;
 
 use super::contents::{self, Contents};

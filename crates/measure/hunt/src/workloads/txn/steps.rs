@@ -12,7 +12,7 @@ use super::contents::Contents;
 use super::rows::{self, BUCKETS, Content, HEAD};
 use super::{ACCESSES_MAX, Txn};
 use crate::WorldCheck;
-use crate::scenario::TxnLoad;
+use crate::scenario::{SeededBug, TxnLoad};
 use crate::workloads::client::Client;
 
 /// A step of a transaction. A step that writes has its content.
@@ -87,8 +87,7 @@ impl Client<Txn> {
         let count = 1 + self.below(steps);
         let steps = (0..count).map(|_| self.draw_step()).collect();
         let gives_up = self.percent(5);
-        let patience =
-            self.percent(dropped).then(|| Duration::from_nanos(self.below(60_000)));
+        let patience = self.percent(dropped).then(|| Duration::from_nanos(self.below(60_000)));
         Operation { steps, gives_up, patience }
     }
 
@@ -229,7 +228,10 @@ impl Client<Txn> {
                 let there = tx.get_for_update(table, &rows::key(n), &mut row).await?;
                 let found = self.found(contents, n, there.then_some(&row));
                 if let Some(found) = found {
-                    tx.update_part(table, &rows::key(n), HEAD, &head.to_le_bytes()).await?;
+                    let forgets = self.has_bug(SeededBug::Forgets) && self.below(10) == 0;
+                    if !forgets {
+                        tx.update_part(table, &rows::key(n), HEAD, &head.to_le_bytes()).await?;
+                    }
                     contents.wrote(n, Some(Content { head, ..found }));
                 }
             }
@@ -291,7 +293,8 @@ impl Client<Txn> {
     fn found(&self, contents: &mut Contents, n: u64, row: Option<&Vec<u8>>) -> Option<Content> {
         let found = row.and_then(|row| self.whole(row));
         if let Some(own) = contents.own(n).filter(|own| *own != found) {
-            let text = format!("a transaction has written {own:x?} to key {n}, and sees {found:x?}");
+            let text =
+                format!("a transaction has written {own:x?} to key {n}, and sees {found:x?}");
             self.wrong(WorldCheck::Serializability, text);
         }
         contents.found(n, found);
