@@ -3,7 +3,7 @@
 //! | the world had | promised at the end |
 //! | --- | --- |
 //! | no loss | no operation is in progress, no frame is reserved, locked or latched; the protocol's records name exactly what the caches hold; every frame is free or in use; the lines in use are those that the workload's structures reach |
-//! | lost messages, failing connections, lost nodes | on live nodes: no batch in flight, no frame latched or reserved, none locked except by a transaction over a table that could not be finished, every frame accounted for. An invalidation request whose answer was lost stays open, a line with a dead holder stays owned, and lines that were being allocated may be lost |
+//! | lost messages, failing connections, lost nodes | on live nodes: no batch in flight, no frame latched or reserved, none locked except by a transaction over a table that could not be finished, every frame accounted for. Such a transaction may keep its worker from leaving. An invalidation request whose answer was lost stays open, a line with a dead holder stays owned, and lines that were being allocated may be lost |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

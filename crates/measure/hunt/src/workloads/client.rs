@@ -40,6 +40,8 @@ pub(crate) enum Phase {
 pub(crate) trait Work: Sized + 'static {
     /// The first task's random stream. Task N has the stream `STREAM` + N.
     const STREAM: u64 = 0;
+    /// Whether tasks of their own finish what faults have interrupted, for as long as it takes.
+    const FINISHES: bool = false;
     /// What a task knows.
     type Task;
     /// A drawn operation.

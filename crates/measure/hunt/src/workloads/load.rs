@@ -35,6 +35,10 @@ pub(crate) trait Load {
     /// known.
     fn lines_in_use(&self) -> Option<u64>;
 
+    /// Whether the faults of the world may keep a task from its end that finishes the work of
+    /// another one.
+    fn may_stay(&self) -> bool;
+
     /// Whether the faults of the world have made transactions of a node leave their locks.
     fn keeps_locks(&self, node: usize) -> bool;
 
@@ -124,6 +128,10 @@ impl<W: Work> Load for Shared<W> {
 
     fn lines_in_use(&self) -> Option<u64> {
         self.work.lines_in_use(&self.record.borrow())
+    }
+
+    fn may_stay(&self) -> bool {
+        self.scenario.faults.may_fail_operations() && W::FINISHES
     }
 
     fn keeps_locks(&self, node: usize) -> bool {

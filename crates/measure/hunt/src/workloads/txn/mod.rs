@@ -100,6 +100,7 @@ impl Txn {
 }
 
 impl Work for Txn {
+    const FINISHES: bool = true;
     type Task = Task;
     type Operation = Operation;
     type Record = TxnRecord;
