@@ -200,10 +200,7 @@ pub trait CoherentMemory: Clone + 'static {
     /// # Errors
     /// [`MemoryError::BadAddress`], and [`MemoryError::Timeout`] when the line does not leave the
     /// cache by the deadline.
-    fn leave_to_atomics(
-        &self,
-        _addr: GlobalAddr,
-    ) -> impl Future<Output = Result<(), MemoryError>> {
+    fn leave_to_atomics(&self, _addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>> {
         std::future::ready(Ok(()))
     }
 

@@ -20,8 +20,8 @@ fn leak(text: String) -> Verdict {
     Err((WorldCheck::Leak, text))
 }
 
-/// Checks the frames of a live node. These promises hold in every world. `keeps_locks`: transactions
-/// of the node could not be finished, and a restart would have to end their locks.
+/// Checks the frames of a live node. These promises hold in every world. `keeps_locks`: some
+/// transactions of the node could not be finished, and a restart would have to end their locks.
 pub(crate) fn check_node(node: &Node, keeps_locks: bool) -> Verdict {
     let (id, cache) = (node.id(), node.cache());
     let mut in_use = 0;

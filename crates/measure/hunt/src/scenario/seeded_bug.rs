@@ -168,8 +168,8 @@ impl SeededBug {
             }
             SeededBug::HearsOneAnswer => *homes = Some(|rules| rules.hears_all = false),
             SeededBug::LosesTheDuty => *homes = Some(|rules| rules.adopts = false),
-            // The clients, the network, the reclaiming nodes, the indexes or the transactions carry out
-            // the others.
+            // The clients, the network, the reclaiming nodes, the indexes or the transactions
+            // carry out the others.
             _ => {}
         }
     }

@@ -14,6 +14,7 @@
 
 mod contents;
 mod judge;
+mod operation;
 mod rows;
 mod steps;
 
@@ -36,8 +37,8 @@ use crate::checks::CheckResult;
 use crate::scenario::{Scenario, SeededBug, TxnLoad};
 use contents::Contents;
 use judge::TxnRecord;
+use operation::Operation;
 use rows::Content;
-use steps::Operation;
 
 /// Maximum number of waits for a line in one operation. This is an estimate: a transaction runs
 /// again after a conflict.

@@ -1,6 +1,5 @@
 //! The transactions of a task: their steps, drawn once for all attempts.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -9,37 +8,12 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_txn::{Range, Transaction, TxnError};
 
 use super::contents::Contents;
+use super::operation::{Operation, Step};
 use super::rows::{self, BUCKETS, Content, HEAD};
 use super::{ACCESSES_MAX, Txn};
 use crate::WorldCheck;
 use crate::scenario::{SeededBug, TxnLoad};
 use crate::workloads::client::Client;
-
-/// A step of a transaction. A step that writes has its content.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Get(u64),
-    /// Replaces a row without a read before.
-    Update(u64, Content),
-    /// Reads a row, and changes its head.
-    Change(u64, Content),
-    Insert(u64, Content),
-    /// Adds a row without a lookup.
-    InsertBlind(u64, Content),
-    Delete(u64),
-    Scan {
-        from: u64,
-        to: u64,
-        limit: usize,
-        descending: bool,
-    },
-    /// A range of the secondary index.
-    Buckets {
-        from: u8,
-        to: u8,
-        descending: bool,
-    },
-}
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -48,35 +22,6 @@ enum Kind {
     Insert,
     Delete,
     Scan,
-}
-
-/// A transaction.
-pub(in crate::workloads) struct Operation {
-    steps: Vec<Step>,
-    /// The transaction aborts after its last step.
-    gives_up: bool,
-    /// The time after which the transaction is dropped.
-    patience: Option<Duration>,
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("of")?;
-        for step in &self.steps {
-            match step {
-                Step::Get(n) => write!(f, " get {n}"),
-                Step::Update(n, _) => write!(f, " update {n}"),
-                Step::Change(n, _) => write!(f, " change {n}"),
-                Step::Insert(n, _) => write!(f, " insert {n}"),
-                Step::InsertBlind(n, _) => write!(f, " insert {n} blindly"),
-                Step::Delete(n) => write!(f, " delete {n}"),
-                Step::Scan { from, to, .. } => write!(f, " scan {from}..{to}"),
-                Step::Buckets { from, to, .. } => write!(f, " buckets {from}..{to}"),
-            }?;
-            f.write_str(",")?;
-        }
-        f.write_str(if self.gives_up { " abort" } else { " commit" })
-    }
 }
 
 impl Client<Txn> {
@@ -168,8 +113,14 @@ impl Client<Txn> {
                     Ok(())
                 }
                 // A row that was added blindly is there, or the transaction gave up.
-                Err(TxnError::Exists) => Ok(self.has_failed(&operation)),
-                Err(TxnError::NotFound) if operation.gives_up => Ok(self.has_failed(&operation)),
+                Err(TxnError::Exists) => {
+                    self.has_failed(&operation);
+                    Ok(())
+                }
+                Err(TxnError::NotFound) if operation.gives_up => {
+                    self.has_failed(&operation);
+                    Ok(())
+                }
                 Err(error) if self.is_unanswered(&error) => Ok(()),
                 Err(error) => {
                     if matches!(error, TxnError::Contended { .. }) {
