@@ -6,9 +6,10 @@ use std::time::Duration;
 use latchwork_engine::Node;
 use latchwork_fabric::Port;
 use latchwork_latch::{LatchWord, NodeSet};
-use latchwork_memnode::{Geometry, Pool};
+use latchwork_memnode::{Geometry, Pool, PoolError, journal};
 use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{Handle, Time};
+use latchwork_selcc::roll_forward;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, VerbError, WORD};
 
 /// The time limit of one attempt to sweep.
@@ -42,14 +43,21 @@ pub(crate) async fn take(
         }
         RecoveryStep::Drain => {
             node.drain();
+            // No node changes a word that names the dead node before all have drained.
+            let mend = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
             is_settled(node, handle, deadline).await
+                && matches!(handle.timeout(deadline, mend).await, Ok(Ok(())))
         }
         RecoveryStep::Close => {
             node.close(dead);
             comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
         }
         RecoveryStep::Sweep => {
-            let sweep = sweep(port, node.allocator().pool(), dead);
+            let pool = node.allocator().pool();
+            let sweep = async {
+                sweep(port, pool, dead).await?;
+                each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await
+            };
             matches!(handle.timeout(deadline, sweep).await, Ok(Ok(())))
         }
         RecoveryStep::Clear => {
@@ -57,6 +65,18 @@ pub(crate) async fn take(
             comes(handle, deadline, || node.is_step_over()).await
         }
     }
+}
+
+/// Does something for each memory node of the pool.
+async fn each<'a, T, F: Future<Output = Result<T, PoolError>>>(
+    node: &'a Node,
+    body: impl Fn(&'a Pool, MemoryNodeId) -> F,
+) -> Result<(), PoolError> {
+    let pool = node.allocator().pool();
+    for memory in (0..pool.memory_nodes() as u16).map(MemoryNodeId) {
+        body(pool, memory).await?;
+    }
+    Ok(())
 }
 
 /// Waits until the present step is over, no forward is in flight, and all messages that the node

@@ -10,7 +10,7 @@ use latchwork_strict::strict_assert;
 use latchwork_wal::{Log, NodeId};
 
 use crate::purge_piece::Left;
-use crate::{NodeClock, Scheme, Timestamp, TxnError};
+use crate::{NodeClock, Scheme, Timestamp, TransactionRules, TxnError};
 
 /// The time between two checks whether transactions have ended.
 const QUIESCE_PAUSE: Duration = Duration::from_micros(100);
@@ -58,6 +58,8 @@ pub struct TransactionSettings {
     /// The number of rows in the location cache of a worker, which spares index lookups; 16 bytes
     /// each. Rounded up to a power of two; 0: no cache.
     pub places: usize,
+    /// The rules that a checker can break.
+    pub rules: TransactionRules,
 }
 
 impl Default for TransactionSettings {
@@ -75,6 +77,7 @@ impl Default for TransactionSettings {
             elder_after: 16,
             elder_for: Duration::from_millis(200),
             places: 1 << 16,
+            rules: TransactionRules::ALL,
         }
     }
 }

@@ -99,6 +99,9 @@ pub enum WorldCheck {
     /// Reads of buffered writes agree with total or partial store order, as the write buffer
     /// promises, and every lost write is reported.
     StoreOrder,
+    /// One order of all committed transactions explains everything that they read, and agrees with
+    /// time.
+    Serializability,
     /// The tree is valid at the end.
     Tree,
     /// At the end no operation is in progress, and each frame and each line of the pool is free or
@@ -122,6 +125,7 @@ impl fmt::Display for WorldCheck {
             WorldCheck::Linearizability => "linearizability",
             WorldCheck::SequentialConsistency => "sequential consistency",
             WorldCheck::StoreOrder => "store order",
+            WorldCheck::Serializability => "serializability",
             WorldCheck::Tree => "tree",
             WorldCheck::Leak => "leak",
             WorldCheck::Starvation => "starvation",

@@ -194,10 +194,21 @@ pub trait CoherentMemory: Clone + 'static {
     /// only.
     fn count_leaves(&self, _unlinked: u64, _freed: u64) {}
 
+    /// Prepares a line that this worker has allocated for atomics. From then on no copy in a cache
+    /// of this node can be written back over the payload.
+    ///
+    /// # Errors
+    /// [`MemoryError::BadAddress`], and [`MemoryError::Timeout`] when the line does not leave the
+    /// cache by the deadline.
+    fn leave_to_atomics(&self, _addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>> {
+        std::future::ready(Ok(()))
+    }
+
     /// Adds `add`, modulo 2^64, to an 8-byte word of a line on its memory node, and returns the old
     /// value. No cached copy learns of the change. So use the line only for this function and
-    /// [`compare_swap`](CoherentMemory::compare_swap). `offset` is a byte offset in the payload, a
-    /// multiple of 8.
+    /// [`compare_swap`](CoherentMemory::compare_swap), and call
+    /// [`leave_to_atomics`](CoherentMemory::leave_to_atomics) first. `offset` is a byte offset in
+    /// the payload, a multiple of 8.
     ///
     /// # Errors
     /// [`MemoryError::BadAddress`], and failures of the fabric. After `VerbError::Ambiguous` the

@@ -7,6 +7,7 @@ mod waiting;
 
 use std::ops::Range;
 use std::pin::pin;
+use std::time::Duration;
 
 use latchwork_cache::{Cache, FrameId, Hint, OptimisticRead, Ownership, ReadVersion, WriteGuard};
 use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade};
@@ -22,6 +23,9 @@ use crate::worker_core::WorkerCore;
 
 pub use ticket::Ticket;
 use unused::Unused;
+
+/// The time between two looks whether a line has left the cache.
+const LEAVES_EVERY: Duration = Duration::from_micros(10);
 
 impl WorkerCore {
     pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
@@ -273,6 +277,26 @@ impl CoherentMemory for Worker {
     fn count_leaves(&self, unlinked: u64, freed: u64) {
         self.core.counters.leaves_unlinked.add(unlinked);
         self.core.counters.leaves_freed.add(freed);
+    }
+
+    async fn leave_to_atomics(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        let core = &*self.core;
+        core.check(addr)?;
+        // The allocation has changed only the header, and dirty bounds hold no more than that.
+        // Without them a write-back has the whole line, so it has to come before the atomics.
+        if core.node.settings.dirty_bounds {
+            return Ok(());
+        }
+        let waited = core.node.settings.deadline;
+        let deadline = core.handle.now() + waited;
+        while core.of.cache().find(addr).is_some() || core.of.is_in_flight(addr) {
+            if core.handle.now() >= deadline {
+                return Err(MemoryError::Timeout { addr, mode: AccessMode::Exclusive, waited });
+            }
+            self.evict(addr);
+            core.handle.sleep(LEAVES_EVERY).await;
+        }
+        Ok(())
     }
 
     async fn fetch_add(

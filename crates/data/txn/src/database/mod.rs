@@ -110,6 +110,7 @@ impl<M: LineLocks> Database<M> {
     ) -> Result<Database<M>, TxnError> {
         let definitions = Table::create(memory.clone(), TableId(0), definition::schema()?).await?;
         let counters = memory.allocate().await?;
+        memory.leave_to_atomics(counters).await?;
         // Only atomic verbs write a line of global atomics, and the line has arbitrary values at
         // first. So each counter gets its first value by an addition. The first table has number 1.
         for (counter, first) in [(TIMESTAMPS, 0_u64), (TABLES, 1)] {
@@ -208,6 +209,12 @@ impl<M: LineLocks> Database<M> {
     /// The address by which other workers open the database.
     pub fn root(&self) -> GlobalAddr {
         self.0.root
+    }
+
+    /// The line of global atomics. Atomics bypass the caches, so a copy of this line in a cache may
+    /// be out of date.
+    pub fn counters(&self) -> GlobalAddr {
+        self.0.counters
     }
 
     /// The identity of the database, as in its log.

@@ -1,6 +1,6 @@
 //! The commit of a transaction: one step after the other.
 
-use latchwork_coherence::LineLocks;
+use latchwork_coherence::{AccessMode, LineLocks};
 use latchwork_wal::Timestamp;
 
 use super::Transaction;
@@ -40,7 +40,10 @@ impl<M: LineLocks> Transaction<M> {
     /// Begins the end of the transaction, which takes no further reads and writes.
     pub(super) fn begin_end(&mut self) -> Result<InPhase<M, Active>, TxnError> {
         self.alive()?;
-        let Some(state) = self.state.take() else { return Err(TxnError::Doomed) };
+        let Some(mut state) = self.state.take() else { return Err(TxnError::Doomed) };
+        if !self.database.node().settings().rules.keeps_read_locks {
+            state.locks.retain(|held| held.mode == AccessMode::Exclusive);
+        }
         let (database, generation) = (self.database.clone(), self.generation.clone());
         Ok(InPhase::enter(Parts { database, state, generation, attempts: None }, Active))
     }

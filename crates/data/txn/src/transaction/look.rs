@@ -318,7 +318,8 @@ impl<M: LineLocks> Database<M> {
         leaf: Leaf,
     ) -> Result<(), TxnError> {
         let removed = crate::Timestamp(leaf.stamp.removed);
-        if self.scheme() == Scheme::TimestampOrdering {
+        let counts = self.node().settings().rules.leaves_count;
+        if self.scheme() == Scheme::TimestampOrdering && counts {
             if removed > state.ts {
                 self.move_up(state, removed).await?;
             }

@@ -153,7 +153,7 @@ impl<M: LineLocks> Staging<'_, M> {
         let Some((id, cts)) = write.base.named() else { return Ok(Room::NotNeeded) };
         let (heap, hint) = (state.table(write.table).heap(), &write.hint);
         let fits = match (scheme, write.change, &write.part) {
-            (Scheme::TimestampOrdering, _, Some(_)) if write.home => {
+            (Scheme::TimestampOrdering, _, Some(_)) if write.home && self.heeds_readers() => {
                 match heap.check_step(id, hint, cts, state.ts) {
                     Ok(Ok(())) => true,
                     // The slow path gets the read timestamp for which the transaction is too late.
@@ -186,7 +186,14 @@ impl<M: LineLocks> Staging<'_, M> {
         let (heap, hint) = (state.table(write.table).heap(), &write.hint);
         let (key, value) = (state.bytes(&write.key), state.bytes(&write.value));
         let value = (write.change == Change::Put).then_some(value);
-        Ok(heap.prepare(id, hint, key, cts, self.ts(), value).await?.map(Some))
+        let ts = self.ts().filter(|_| self.heeds_readers());
+        Ok(heap.prepare(id, hint, key, cts, ts, value).await?.map(Some))
+    }
+
+    /// Whether read timestamps count, which is so unless a checker breaks this rule.
+    #[inline]
+    fn heeds_readers(&self) -> bool {
+        self.database.node().settings().rules.read_timestamps_count
     }
 
     /// The timestamp of the transaction; `None` except under timestamp ordering.

@@ -47,13 +47,14 @@ impl<M: LineLocks> State<M> {
         if database.order() {
             return self.leave_stamps().await;
         }
-        for seen in &self.leaves {
+        let rules = database.node().settings().rules;
+        for seen in self.leaves.iter().filter(|_| rules.leaves_count) {
             let tree = self.table(seen.table).tree(usize::from(seen.index));
             if !tree.still(&seen.leaf).await? {
                 return Err(Conflict::Phantom.into());
             }
         }
-        if database.scheme() != Scheme::Optimistic {
+        if database.scheme() != Scheme::Optimistic || !rules.rows_are_validated {
             return Ok(());
         }
         for read in self.reads.iter().filter(|read| !read.fixed) {

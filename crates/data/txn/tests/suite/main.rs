@@ -1,6 +1,7 @@
 //! The tests of `latchwork-txn`, as one program.
 
 mod at_once;
+mod counters;
 mod crashes;
 mod dropped;
 mod gone;

@@ -31,6 +31,7 @@ mod network;
 mod parse;
 mod seeded_bug;
 mod swarm;
+mod txn;
 mod values;
 mod variants;
 mod workload;
@@ -42,6 +43,7 @@ pub use locks::LocksLoad;
 pub use network::Network;
 pub use seeded_bug::SeededBug;
 pub use swarm::SwarmChoice;
+pub use txn::TxnLoad;
 pub use variants::{Overrides, Vary, in_words, variants};
 pub use workload::{
     BufferedLoad, LinesLoad, MemoryLoad, QueueLoad, RtreeLoad, ScenarioStoreOrder, TreeIndex,
@@ -84,7 +86,8 @@ pub struct Scenario {
     pub protocol: Protocol,
     /// The times of the network.
     pub network: Network,
-    /// The frames of each compute node's cache, at least 4.
+    /// The frames of each compute node's cache, at least 4. Where the workload `txn` needs more, as
+    /// many as it needs.
     #[serde(deserialize_with = "within::<_, _, 4, 1_048_576>")]
     pub frames: usize,
     /// The size of a line in bytes, a power of two from 512 to 65536.
@@ -271,6 +274,14 @@ impl Scenario {
         (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
     }
 
+    /// The number of frames, with those that the workload needs at least.
+    pub(crate) fn frames_at_least(&self) -> usize {
+        match &self.workload {
+            Workload::Txn(load) => self.frames.max(load.frames_min(self.workers * self.tasks)),
+            _ => self.frames,
+        }
+    }
+
     /// Whether the network reports batches that the network did not send. This is so in about half
     /// of the worlds with death notices.
     pub(crate) fn tells_unsent(&self) -> bool {
@@ -295,7 +306,7 @@ impl Scenario {
             workers: self.workers,
             inflight: self.tasks.max(1),
             memory_bytes: each * chunk_size,
-            cache_bytes: Cache::footprint(self.frames, self.line_size as usize),
+            cache_bytes: Cache::footprint(self.frames_at_least(), self.line_size as usize),
             line_size: self.line_size,
             chunk_size,
             seed: self.seed,

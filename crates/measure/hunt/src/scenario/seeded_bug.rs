@@ -93,11 +93,20 @@ pub enum SeededBug {
     IgnoresFenceKeys,
     /// A key is absent if a torn leaf does not show it.
     TrustsTornLeaves,
+    /// A transaction does not notice rows that come or go where it has looked. This bug and those
+    /// below have an effect only in the workload with transactions over a table.
+    OverlooksPhantoms,
+    /// An optimistic transaction does not validate the rows that it has read.
+    SkipsRowValidation,
+    /// A transaction under two-phase locking gives its read locks back before it locks new rows.
+    DropsReadLocks,
+    /// A write under timestamp ordering ignores that a later transaction has read the row.
+    IgnoresReadTimestamps,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 37] = [
+    pub const ALL: [SeededBug; 41] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -135,6 +144,10 @@ impl SeededBug {
         SeededBug::ReleasesLocksFirst,
         SeededBug::IgnoresFenceKeys,
         SeededBug::TrustsTornLeaves,
+        SeededBug::OverlooksPhantoms,
+        SeededBug::SkipsRowValidation,
+        SeededBug::DropsReadLocks,
+        SeededBug::IgnoresReadTimestamps,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {
@@ -155,7 +168,8 @@ impl SeededBug {
             }
             SeededBug::HearsOneAnswer => *homes = Some(|rules| rules.hears_all = false),
             SeededBug::LosesTheDuty => *homes = Some(|rules| rules.adopts = false),
-            // The clients, the network, the reclaiming nodes or the indexes carry out the others.
+            // The clients, the network, the reclaiming nodes, the indexes or the transactions
+            // carry out the others.
             _ => {}
         }
     }

@@ -5,12 +5,13 @@
 use latchwork_cluster::Protocol;
 use latchwork_memnode::Geometry;
 use latchwork_strict::strict_assert;
+use latchwork_txn::Scheme;
 use latchwork_verbs_sim::NicProfile;
 use latchwork_workload::random::WorkloadRandom;
 
 use super::{
     BufferedLoad, FaultPlan, LinesLoad, LocksLoad, MemoryLoad, Network, QueueLoad, RtreeLoad,
-    Scenario, ScenarioStoreOrder, TreeLoad, Vary, Workload, WorkloadKind, YcsbLoad,
+    Scenario, ScenarioStoreOrder, TreeLoad, TxnLoad, Vary, Workload, WorkloadKind, YcsbLoad,
 };
 
 /// The choices from which [`Scenario::from_seed`] draws.
@@ -160,11 +161,17 @@ impl Scenario {
         {
             load.looks = 0;
         }
+        scenario.frames = scenario.frames_at_least();
         if let Some(line_size) = any_line_size(seed, of.vary) {
             scenario.line_size = line_size;
         }
         let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
-        scenario.operations = (draw.between(200, 800) / tasks).max(5);
+        let operations = match kind {
+            // An operation is a transaction of several steps, and may run more than once.
+            WorkloadKind::Txn => draw.between(40, 160),
+            _ => draw.between(200, 800),
+        };
+        scenario.operations = (operations / tasks).max(5);
         if of.faults {
             scenario.faults = draw.faults(&scenario);
             departures(&mut scenario);
@@ -255,9 +262,9 @@ impl Draw {
         if !of.workloads.is_empty() {
             return self.one_of(&of.workloads);
         }
-        // The draw of `locks` has its own stream: see [`LOCKS`]. The R-tree and the queues are
-        // drawn only if the caller names them, for the same reason.
-        let [others @ .., locks, _rtree, _queue] = WorkloadKind::ALL;
+        // The draw of `locks` has its own stream: see [`LOCKS`]. The R-tree, the queues and the
+        // transactions are drawn only if the caller names them, for the same reason.
+        let [others @ .., locks, _rtree, _queue, _txn] = WorkloadKind::ALL;
         let other = self.one_of(&others);
         if WorkloadRandom::for_stream(seed, LOCKS).below(6) == 0 { locks } else { other }
     }
@@ -316,6 +323,22 @@ impl Draw {
                     queues,
                     dropped: self.one_of(&[0, 0, 20]),
                     entries_per_page: self.one_of(&[3, 3, 3, 0]),
+                })
+            }
+            WorkloadKind::Txn => {
+                let keys = self.between(2, 20);
+                Workload::Txn(TxnLoad {
+                    scheme: self.one_of(&Scheme::ALL),
+                    keys,
+                    hot: self.one_of(&[0, 1, 2, 4]).min(keys),
+                    steps: self.one_of(&[2, 4, 4, 8]),
+                    updates: self.one_of(&[10, 30]),
+                    inserts: self.one_of(&[0, 15, 30]),
+                    deletes: self.one_of(&[0, 10, 20]),
+                    scans: self.one_of(&[0, 15, 20]),
+                    dropped: self.one_of(&[0, 0, 10]),
+                    rows_per_line: self.one_of(&[0, 0, 1, 3]),
+                    elder_after: self.one_of(&[16, 16, 2]),
                 })
             }
             WorkloadKind::Tree => {

@@ -54,22 +54,28 @@ pub(super) fn line_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u3
     )))
 }
 
-/// A protocol, by its name.
-pub(super) mod protocol {
-    use latchwork_cluster::Protocol;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+macro_rules! by_name {
+    ($module:ident, $type:ty, $what:literal) => {
+        #[doc = $what]
+        pub(super) mod $module {
+            use serde::de::Error;
+            use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in crate::scenario) fn serialize<S: Serializer>(
-        protocol: &Protocol,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(protocol.name())
-    }
+            pub(in crate::scenario) fn serialize<S: Serializer>(
+                value: &$type,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(value.name())
+            }
 
-    pub(in crate::scenario) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Protocol, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
+            pub(in crate::scenario) fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$type, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    };
 }
+
+by_name!(protocol, latchwork_cluster::Protocol, "A protocol, by its name.");
+by_name!(scheme, latchwork_txn::Scheme, "A concurrency control, by its name.");

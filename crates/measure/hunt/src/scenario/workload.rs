@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::locks::LocksLoad;
 use super::values::within;
-use super::{Scenario, ScenarioError};
+use super::{Scenario, ScenarioError, TxnLoad};
 
 /// The work of the workers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Workload {
     Rtree(RtreeLoad),
     /// A B-link tree whose keys are queues.
     Queue(QueueLoad),
+    /// Transactions over a table.
+    Txn(TxnLoad),
 }
 
 /// The kinds of workloads.
@@ -53,11 +55,13 @@ pub enum WorkloadKind {
     Rtree,
     /// [`Workload::Queue`].
     Queue,
+    /// [`Workload::Txn`].
+    Txn,
 }
 
 impl WorkloadKind {
     /// All kinds.
-    pub const ALL: [WorkloadKind; 8] = [
+    pub const ALL: [WorkloadKind; 9] = [
         WorkloadKind::Lines,
         WorkloadKind::Buffered,
         WorkloadKind::Tree,
@@ -66,6 +70,7 @@ impl WorkloadKind {
         WorkloadKind::Locks,
         WorkloadKind::Rtree,
         WorkloadKind::Queue,
+        WorkloadKind::Txn,
     ];
 }
 
@@ -440,6 +445,7 @@ impl Workload {
             Workload::Ycsb(_) => WorkloadKind::Ycsb,
             Workload::Rtree(_) => WorkloadKind::Rtree,
             Workload::Queue(_) => WorkloadKind::Queue,
+            Workload::Txn(_) => WorkloadKind::Txn,
         }
     }
 
@@ -457,6 +463,7 @@ impl Workload {
             }
             Workload::Buffered(load) => load.check(of),
             Workload::Locks(load) => load.check(of),
+            Workload::Txn(load) => load.check(),
             Workload::Tree(load) if load.loaded > load.keys => {
                 let (loaded, keys) = (load.loaded, load.keys);
                 let text =
@@ -495,6 +502,7 @@ impl Workload {
             Workload::Rtree(load) => 2 * load.boxes + 8 * tasks + of.total_operations().min(20_000),
             // Each append may take a line, and each removal may free one.
             Workload::Queue(load) => 2 * load.keys + 8 * tasks + of.total_operations().min(20_000),
+            Workload::Txn(load) => load.lines(of, tasks),
             // Freed lines are not reused for a few ticks, and this small number of operations takes
             // no longer.
             Workload::Memory(load) => load.slots + 4 * tasks + of.total_operations().min(20_000),

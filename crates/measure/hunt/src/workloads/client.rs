@@ -40,6 +40,8 @@ pub(crate) enum Phase {
 pub(crate) trait Work: Sized + 'static {
     /// The first task's random stream. Task N has the stream `STREAM` + N.
     const STREAM: u64 = 0;
+    /// Whether tasks of their own finish what faults have interrupted, for as long as it takes.
+    const FINISHES: bool = false;
     /// What a task knows.
     type Task;
     /// A drawn operation.
@@ -77,6 +79,11 @@ pub(crate) trait Work: Sized + 'static {
 
     /// The number of lines in use after all work. `None` if the number is not known.
     fn lines_in_use(&self, record: &Self::Record) -> Option<u64>;
+
+    /// Whether transactions of a node have ended without their locks.
+    fn keeps_locks(&self, _node: usize) -> bool {
+        false
+    }
 
     /// Adds the record of another thread.
     fn merge(record: &mut Self::Record, more: Self::Record);

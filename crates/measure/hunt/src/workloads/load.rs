@@ -35,6 +35,13 @@ pub(crate) trait Load {
     /// known.
     fn lines_in_use(&self) -> Option<u64>;
 
+    /// Whether the faults of the world may keep a task from its end that finishes the work of
+    /// another one.
+    fn may_stay(&self) -> bool;
+
+    /// Whether the faults of the world have made transactions of a node leave their locks.
+    fn keeps_locks(&self, node: usize) -> bool;
+
     /// Takes the record of all tasks.
     fn take(&self) -> Record;
 
@@ -123,6 +130,14 @@ impl<W: Work> Load for Shared<W> {
         self.work.lines_in_use(&self.record.borrow())
     }
 
+    fn may_stay(&self) -> bool {
+        self.scenario.faults.may_fail_operations() && W::FINISHES
+    }
+
+    fn keeps_locks(&self, node: usize) -> bool {
+        self.scenario.faults.may_fail_operations() && self.work.keeps_locks(node)
+    }
+
     fn take(&self) -> Record {
         W::end(self);
         Box::new(self.record.take())
@@ -136,7 +151,7 @@ impl<W: Work> Load for Shared<W> {
     fn judge(&self) -> (Option<TreeStatistics>, CheckResult) {
         W::end(self);
         if self.scenario.recovers() {
-            let is_dead = |node| self.observer.has_gone(node);
+            let is_dead = |node| self.observer.gone_since(node).is_some();
             W::forget_unseen(&mut self.record.borrow_mut(), &is_dead);
         }
         let record = self.record.borrow();

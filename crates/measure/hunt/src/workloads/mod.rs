@@ -16,6 +16,7 @@ mod locks;
 mod memory;
 mod rtree;
 mod tree;
+mod txn;
 mod ycsb;
 
 use std::rc::Rc;
@@ -49,6 +50,7 @@ pub(crate) fn load(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<dy
             Shared::load(work, of, observer)
         }
         Workload::Rtree(load) => Shared::load(rtree::Boxes::new(of, load), of, observer),
+        Workload::Txn(load) => Shared::load(txn::Txn::new(of, load), of, observer),
         Workload::Memory(load) => Shared::load(memory::Memory::new(load), of, observer),
         Workload::Ycsb(load) => Shared::load(ycsb::Ycsb::<Tree<Worker>>::new(load)?, of, observer),
     })

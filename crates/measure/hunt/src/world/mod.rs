@@ -318,12 +318,15 @@ impl World {
         let lost = self.scenario.loses_memory();
         let first = |process: Process| process.task == 0;
         let observer = self.observer.clone();
+        let may_stay = self.load.may_stay();
+        // A transaction that faults keep from its end goes on in an operation of its own.
+        let stays = move |member: &Member| lost || may_stay && member.handle.finishers() > 0;
         let tasks = self.spawn(first, move |member, process| {
             let observer = observer.clone();
             async move {
                 match member.memory.clone().leave().await {
                     Ok(()) => {}
-                    Err(MemoryError::Stuck { .. }) if lost => {}
+                    Err(MemoryError::Stuck { .. }) if stays(&member) => {}
                     // The node has lost its lease, so its verbs fail.
                     Err(MemoryError::Fabric(VerbError::SelfFenced))
                         if observer.has_lapsed(member.node) => {}
@@ -341,10 +344,10 @@ impl World {
             // worker could take its completions. With all memory nodes, the check waits until the
             // worker's futures have taken their results, one sweep after the completion.
             leaving.borrow_mut().retain(|(task, (_, member))| {
-                let port = member.memory.port();
-                let open = if lost { port.in_flight() } else { port.operations() };
+                let (port, stays) = (member.memory.port(), stays(member));
+                let open = if stays { port.in_flight() } else { port.operations() };
                 let gone = task.is_finished() && open == 0;
-                if let (true, Err((check, text))) = (gone && !lost, leaks::check_worker(member)) {
+                if let (true, Err((check, text))) = (gone && !stays, leaks::check_worker(member)) {
                     self.observer.fail(check, text);
                 }
                 !gone
@@ -366,7 +369,7 @@ impl World {
     fn check_rest(&self) -> Verdict {
         for (at, node) in self.cluster.nodes().iter().enumerate() {
             if !self.cluster.is_dead(at) {
-                leaks::check_node(node)?;
+                leaks::check_node(node, self.load.keeps_locks(at))?;
             }
         }
         if self.scenario.may_fail_operations() {

@@ -12,6 +12,7 @@ use latchwork_coherence::MemoryError;
 use latchwork_rtree::RTreeError;
 use latchwork_runtime::Handle;
 use latchwork_simulation::{Kernel, Time};
+use latchwork_txn::TxnError;
 use latchwork_verbs::{GlobalAddr, MemoryNodeId, Target, VerbError};
 use latchwork_verbs_sim::{FaultCounts, SimFabric};
 
@@ -111,6 +112,20 @@ macro_rules! error_of_index {
 error_of_index!(TreeError);
 error_of_index!(RTreeError);
 
+impl Failing for TxnError {
+    fn of_memory(&self) -> Option<&MemoryError> {
+        self.memory()
+    }
+
+    fn is_starved(&self) -> bool {
+        match self {
+            TxnError::Contended { .. } | TxnError::Starved { .. } => true,
+            TxnError::Tree(error) => error.is_starved(),
+            _ => false,
+        }
+    }
+}
+
 /// An operation in progress.
 struct Open {
     what: &'static str,
@@ -153,6 +168,8 @@ struct Gone {
     memory: Vec<usize>,
     /// The compute nodes that run without a lease.
     lapsed: Vec<usize>,
+    /// The time of each loss of a compute node.
+    since: BTreeMap<usize, Time>,
 }
 
 impl Gone {
@@ -298,14 +315,15 @@ impl Observer {
     /// Records the loss of a compute node. With `runs` the node has lost its lease and keeps
     /// running.
     pub(super) fn is_gone(&self, node: usize, runs: bool) {
-        let mut gone = self.gone.borrow_mut();
+        let (now, mut gone) = (self.now(), self.gone.borrow_mut());
         gone.compute.push(node);
+        gone.since.insert(node, now);
         gone.lapsed.extend(runs.then_some(node));
     }
 
-    /// Whether a compute node has died or lost its lease.
-    pub(crate) fn has_gone(&self, node: usize) -> bool {
-        self.gone.borrow().compute.contains(&node)
+    /// The time at which a compute node died or lost its lease.
+    pub(crate) fn gone_since(&self, node: usize) -> Option<Time> {
+        self.gone.borrow().since.get(&node).copied()
     }
 
     /// Whether a compute node has lost its lease.

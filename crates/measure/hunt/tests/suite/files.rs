@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use latchwork_cluster::Protocol;
-use latchwork_hunt::scenario::{BufferedLoad, LinesLoad, MemoryLoad, QueueLoad, WorkloadKind};
+use latchwork_hunt::scenario::{
+    BufferedLoad, LinesLoad, MemoryLoad, QueueLoad, TxnLoad, WorkloadKind,
+};
 use latchwork_hunt::{FaultPlan, Scenario, SwarmChoice, Vary, Workload, run};
 
 fn wrong(text: &str) -> String {
@@ -180,6 +182,14 @@ fn what_a_program_builds_meets_the_same_ranges_as_a_file() {
         (
             of(Workload::Queue(QueueLoad { queues: 41, ..QueueLoad::default() })),
             &["workload.queue.queues: 41 queues cannot share 40 keys", "1 to 40"],
+        ),
+        (
+            of(Workload::Txn(TxnLoad { hot: 13, ..TxnLoad::default() })),
+            &["workload.txn.hot: 13 of 12 keys", "0 to 12"],
+        ),
+        (
+            of(Workload::Txn(TxnLoad { scans: 90, ..TxnLoad::default() })),
+            &["workload.txn: updates, inserts, deletes and scans make 145 of a hundred"],
         ),
         (
             faults(FaultPlan { deaths: u32::MAX, lapses: 1, ..FaultPlan::default() }),

@@ -4,11 +4,12 @@
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
     BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, QueueLoad, RtreeLoad, TreeLoad,
-    WorkloadKind,
+    TxnLoad, WorkloadKind,
 };
 use latchwork_hunt::{
     FaultPlan, Network, Scenario, SeededBug, SwarmChoice, TreeIndex, Workload, WorldCheck, run,
 };
+use latchwork_txn::Scheme;
 
 /// The scenario of a seed, with enough contention for bugs to show.
 fn busy(seed: u64) -> Scenario {
@@ -262,6 +263,43 @@ fn a_leaf_that_is_marked_too_late_takes_an_entry_along() {
 #[test]
 fn a_remembered_address_that_is_another_page_by_now_takes_a_wrong_entry() {
     is_found(SeededBug::TrustsOldAddresses, 60, &LOST_PAGES, queues);
+}
+
+/// Worlds with the workload `txn`, busy and without faults, under one scheme.
+fn transactions(scheme: Scheme) -> impl Fn(u64) -> Scenario {
+    let load = TxnLoad { scheme, keys: 10, hot: 2, dropped: 0, ..TxnLoad::default() };
+    move |seed| {
+        let workload = Workload::Txn(load.clone());
+        Scenario { compute_nodes: 4, tasks: 3, operations: 20, workload, ..busy(seed) }
+    }
+}
+
+#[test]
+fn transactions_that_overlook_rows_that_come_or_go_are_found() {
+    for scheme in Scheme::ALL {
+        let checks = [WorldCheck::Serializability];
+        is_found(SeededBug::OverlooksPhantoms, 20, &checks, transactions(scheme));
+    }
+}
+
+#[test]
+fn transactions_that_do_not_guard_what_they_have_read_are_found() {
+    for (plant, scheme) in [
+        (SeededBug::SkipsRowValidation, Scheme::Optimistic),
+        (SeededBug::DropsReadLocks, Scheme::TwoPhaseLocking),
+        (SeededBug::IgnoresReadTimestamps, Scheme::TimestampOrdering),
+    ] {
+        is_found(plant, 20, &[WorldCheck::Serializability], transactions(scheme));
+    }
+}
+
+/// The versions of a write that was not executed fit a serial order. Its content does not.
+#[test]
+fn a_write_that_a_transaction_only_reports_is_missed() {
+    for scheme in Scheme::ALL {
+        let checks = [WorldCheck::Serializability];
+        is_found(SeededBug::Forgets, 20, &checks, transactions(scheme));
+    }
 }
 
 /// A world with Sherman's tree: many splits, a few locks, and words that arrive in any order.

@@ -3,9 +3,10 @@
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
     BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, QueueLoad, RtreeLoad, ScenarioStoreOrder,
-    YcsbLoad,
+    TxnLoad, YcsbLoad,
 };
 use latchwork_hunt::{Scenario, SeededBug, Workload, WorldCheck, run_on_threads};
+use latchwork_txn::Scheme;
 
 fn scenario(protocol: Protocol, workload: Workload) -> Scenario {
     Scenario {
@@ -76,6 +77,13 @@ fn boxes() {
 #[test]
 fn queues() {
     clean(&Workload::Queue(QueueLoad { keys: 60, queues: 3, dropped: 10, entries_per_page: 3 }));
+}
+
+#[test]
+fn transactions() {
+    for scheme in Scheme::ALL {
+        clean(&Workload::Txn(TxnLoad { scheme, ..TxnLoad::default() }));
+    }
 }
 
 #[test]

@@ -106,6 +106,11 @@ fn queues() {
 }
 
 #[test]
+fn transactions() {
+    all_struck(&clean(WorkloadKind::Txn, 150));
+}
+
+#[test]
 fn ycsb() {
     all_struck(&clean(WorkloadKind::Ycsb, 200));
 }

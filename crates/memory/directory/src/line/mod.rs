@@ -172,8 +172,10 @@ impl Line {
                 }
             }
             Event::GiveUp => {
+                // What the home has said of a lock ends with the request. A machine at rest that
+                // remembered it would refuse each later access, and ask the home about none.
                 if self.phase == Phase::Pausing {
-                    (self.phase, self.want) = (Phase::Rest, None);
+                    (self.phase, self.want, self.locked_out) = (Phase::Rest, None, false);
                 }
             }
             Event::Serve => {}
@@ -270,8 +272,7 @@ impl Line {
             }
             (Message::Lost { node }, _) => {
                 if self.phase == Phase::Asking {
-                    self.phase = Phase::Rest;
-                    self.want = None;
+                    (self.phase, self.want, self.locked_out) = (Phase::Rest, None, false);
                     out.push(Action::Fail(node));
                 }
             }
@@ -395,6 +396,10 @@ impl Line {
         assert!(
             self.phase != Phase::Rest || self.want.is_none() || self.recovery != Recovery::None,
             "local code waits and nothing is under way: {self:?}"
+        );
+        assert!(
+            !self.locked_out || !self.is_at_rest(),
+            "a line at rest remembers a lock, and would refuse later accesses: {self:?}"
         );
         assert!(
             !matches!(self.phase, Phase::Leaving(_)) || self.hold == Hold::Nothing,
