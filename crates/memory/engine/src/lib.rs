@@ -78,6 +78,7 @@ mod gone;
 mod handler_cover;
 mod inner;
 mod journal;
+mod let_go;
 mod line_history;
 mod lines;
 mod lock;

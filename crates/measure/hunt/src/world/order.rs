@@ -104,7 +104,8 @@ impl Order {
         assert!(self.asked.remove(&(by, effect)), "{by:?} is not asked for {effect:?}");
     }
 
-    /// Records that an effect has ended, with success if `done`. Returns the steps that are due now.
+    /// Records that an effect has ended, with success if `done`. Returns the steps that are due
+    /// now.
     pub(super) fn ended(
         &mut self,
         by: SimulatedNode,
