@@ -11,6 +11,7 @@ use latchwork_verbs::GlobalAddr;
 
 use crate::inner::Inner;
 use crate::lines::{Attempt, End, Try, WorkerLines};
+use crate::persist;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::Record;
 use crate::waiters::{LineAccess, Outcome, meets};
@@ -146,6 +147,10 @@ impl<P: CoherenceProtocol> WorkerLines for Inner<P> {
 
     fn evict(&self, addr: GlobalAddr) -> bool {
         Inner::evict(self, addr)
+    }
+
+    fn persist(&self, addr: GlobalAddr) -> Result<persist::Attempt, MemoryError> {
+        Inner::persist(self, addr)
     }
 
     fn accessed(&self, addr: GlobalAddr) {

@@ -19,6 +19,7 @@ use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
 use crate::node_core::NodeCore;
+use crate::persist;
 use crate::waiters::LineAccess;
 use crate::worker_core::{Role, WorkerCore};
 
@@ -170,6 +171,10 @@ pub(crate) trait WorkerLines {
     /// Evicts a line, unless the line is in use, has failed or has an operation outstanding.
     /// Returns whether the node gave the line up.
     fn evict(&self, addr: GlobalAddr) -> bool;
+
+    /// Begins a write-back of the line in place, if there is anything to write back, and if that is
+    /// possible now.
+    fn persist(&self, addr: GlobalAddr) -> Result<persist::Attempt, MemoryError>;
 
     /// Handles the end of an access that obtained the line.
     fn accessed(&self, addr: GlobalAddr);

@@ -14,7 +14,10 @@ impl Selcc {
     pub(crate) fn operation_ended(&self, site: &mut LatchSite<'_>, end: Finished) {
         match (end.failed, end.op) {
             // Whether the word changed may be unknown, so this node may not touch the line again.
-            (Some(error), _) => {
+            (Some(error), op) => {
+                if op == Some(WordOp::Persist) {
+                    site.worker.persisted(site.addr, Err(error));
+                }
                 site.local.fail(error);
                 site.worker.give_frame_back(site.local);
             }
@@ -42,9 +45,14 @@ impl Selcc {
         if !site.local.is_in_doubt()
             && let Some((op, old)) = site.line.landed.take()
         {
-            let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
-            if by_pledge && op.expected(site.worker.node.id()) == Some(old) {
-                LatchCount::Takeovers.count(site.worker);
+            match op {
+                WordOp::TakeOver(_) | WordOp::UpgradeOver(_) => {
+                    if op.expected(site.worker.node.id()) == Some(old) {
+                        LatchCount::Takeovers.count(site.worker);
+                    }
+                }
+                WordOp::Persist => site.worker.persisted(site.addr, Ok(())),
+                _ => {}
             }
             self.drive(site, Event::Completed { op, old });
         }

@@ -12,7 +12,7 @@
 //!   copied ([`latchwork_engine`]). The dirty bounds are kept with the operation.
 //! - Undecided, or probed [`TRIES_MAX`] times: the operation fails, and so does its line.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_engine::{Slot, TRIES_MAX, WorkerCore};
@@ -76,8 +76,9 @@ impl Group {
             self.dirty.is_empty() || self.op.is_some_and(|(op, _)| op.writes_back(&SURVIVE)),
             "bytes go to memory with an operation that does not write back: {self:?}"
         );
-        let evicts = self.op.is_some_and(|(op, _)| op == WordOp::ReleaseExclusive);
-        assert!(self.slot.is_none() || evicts, "only an eviction copies its line: {self:?}");
+        let copies = |(op, _)| matches!(op, WordOp::ReleaseExclusive | WordOp::Persist);
+        let copies = self.op.is_some_and(copies);
+        assert!(self.slot.is_none() || copies, "no other operation copies its line: {self:?}");
         assert!(
             self.slot.is_none() || !self.dirty.is_empty(),
             "a slot is taken for a clean line: {self:?}"
@@ -100,6 +101,8 @@ pub struct Finished {
 #[derive(Default)]
 pub struct Operations {
     groups: RefCell<Slab<Group>>,
+    /// The copied changes for the next [`WordOp::Persist`].
+    pub(crate) copied: Cell<Option<(DirtyBounds, Slot)>>,
     // Empty between calls; kept for its capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
 }
@@ -145,9 +148,11 @@ impl Operations {
         mut group: Option<usize>,
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr);
-        let dirty = match op.writes_back(rules) {
-            true => worker.take_dirty(id),
-            false => DirtyBounds::EMPTY,
+        let copied = if op == WordOp::Persist { self.copied.take() } else { None };
+        let (dirty, copied) = match copied {
+            Some((dirty, slot)) => (dirty, Some(slot)),
+            None if op.writes_back(rules) => (worker.take_dirty(id), None),
+            None => (DirtyBounds::EMPTY, None),
         };
         strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
         strict_assert!(
@@ -157,19 +162,20 @@ impl Operations {
         // Only a release can free its frame at once. A node that hands a line over or keeps a copy
         // does not release the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
-        let slot = if evicts { worker.copy_out(addr, id, &dirty) } else { None };
+        let slot = if evicts { worker.copy_out(addr, id, &dirty) } else { copied };
         let buffer = match &slot {
             Some(slot) => slot.buffer(),
             None => worker.node.buffer(id),
         };
         let frame_in_verb = match op {
-            WordOp::ReleaseShared => false,
+            WordOp::ReleaseShared | WordOp::Persist => false,
             WordOp::ReleaseExclusive => slot.is_none() && !dirty.is_empty(),
             _ => true,
         };
         match op {
             WordOp::HandOver(_) => worker.counters.handovers.add(1),
             WordOp::Upgrade | WordOp::UpgradeOver(_) => worker.counters.upgrades.add(1),
+            WordOp::Persist => LatchCount::Persists.count(worker),
             _ => {}
         }
         worker.counters.bytes_written_back.add(dirty.range().len() as u64);

@@ -1,7 +1,11 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
+use std::time::Duration;
+
 use latchwork_cache::{Frame, Ownership};
-use latchwork_engine::{CoherenceProtocol, LineAccess, LineSite, NodeSettings, WorkerCore};
+use latchwork_engine::{
+    CoherenceProtocol, LineAccess, LineSite, NodeSettings, Persist, WorkerCore,
+};
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, VerbError};
@@ -70,6 +74,14 @@ impl CoherenceProtocol for Selcc {
     #[inline]
     fn evict(&self, site: &mut LatchSite<'_>) {
         self.drive(site, Event::Evict);
+    }
+
+    fn persists(&self) -> Option<Duration> {
+        self.rules.survive.then_some(self.settings.clean_interval)
+    }
+
+    fn persist(&self, site: &mut LatchSite<'_>) -> Persist {
+        self.write_back_in_place(site)
     }
 
     #[inline]

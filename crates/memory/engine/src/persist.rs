@@ -1,0 +1,191 @@
+//! Write-backs in place: the changes of a line go to memory while the node keeps the line
+//! ([`CoherentMemory::persist`](latchwork_coherence::CoherentMemory::persist)).
+//!
+//! The protocol copies the dirty bytes into a write-back slot and posts them. Writers are shut out
+//! for the time of the copy only. So a line may be dirty again before its write-back is over, and
+//! the caller waits for the first one that began after its call.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use latchwork_cache::{DirtyBounds, FrameId};
+use latchwork_coherence::MemoryError;
+use latchwork_runtime::sync::Mutex;
+use latchwork_strict::strict_assert;
+use latchwork_verbs::{GlobalAddr, VerbError};
+
+use crate::inner::Inner;
+use crate::lines::Worker;
+use crate::protocol::CoherenceProtocol;
+use crate::worker_core::WorkerCore;
+use crate::write_back::Slot;
+
+/// The pause before the first further attempt, doubled with each, up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_micros(2);
+const PAUSE_MAX: Duration = Duration::from_micros(500);
+
+/// What a protocol does for a write-back in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Persist {
+    /// Memory has what this node has written to the line.
+    Done,
+    /// A write-back has begun just now. If it could not be posted, the line has failed.
+    Begun,
+    /// A write-back is in flight. `has_all`: it has all that this node has written.
+    InFlight {
+        /// Nothing was written since it began.
+        has_all: bool,
+    },
+    /// Not now: an operation is in flight, a writer is in the latch, or no slot is free.
+    NotNow,
+}
+
+/// The result of one attempt.
+pub(crate) enum Attempt {
+    Done,
+    NotNow,
+    /// The write-back in flight, and whether it has all that this node had written.
+    InFlight(Arc<WriteBack>, bool),
+}
+
+/// A write-back in place in flight, with the callers that wait for its end.
+#[derive(Default)]
+pub(crate) struct WriteBack(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    end: Option<Result<(), VerbError>>,
+    wakers: Vec<Waker>,
+}
+
+impl WriteBack {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), VerbError>> {
+        let mut state = self.0.lock();
+        match state.end {
+            Some(end) => Poll::Ready(end),
+            None => {
+                if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    state.wakers.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn end(&self, end: Result<(), VerbError>) {
+        let wakers = {
+            let mut state = self.0.lock();
+            state.end = Some(end);
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The write-backs in place of a node that are in flight. An entry begins and ends under the lock
+/// of its line's shard.
+#[derive(Default)]
+pub(crate) struct WriteBacks(Mutex<BTreeMap<GlobalAddr, Arc<WriteBack>>>);
+
+impl WriteBacks {
+    fn of(&self, addr: GlobalAddr) -> Arc<WriteBack> {
+        self.0.lock().entry(addr).or_default().clone()
+    }
+
+    fn end(&self, addr: GlobalAddr, end: Result<(), VerbError>) {
+        let ended = self.0.lock().remove(&addr);
+        if let Some(write_back) = ended {
+            write_back.end(end);
+        }
+    }
+}
+
+impl WorkerCore {
+    /// Copies the dirty bytes of the line in frame `id`, which this node holds exclusively, and
+    /// counts the line as clean. Call this under the lock of the line's shard. `None`, and the line
+    /// stays dirty: a writer is in the latch, or no slot is free.
+    pub fn copy_in_place(&self, addr: GlobalAddr, id: FrameId) -> Option<(DirtyBounds, Slot)> {
+        if self.held(id).is_some() {
+            return None;
+        }
+        let cache = &self.node.cache;
+        let frame = cache.frame(id);
+        let copied = frame.between_writes(|| {
+            let changed = frame.dirty();
+            let dirty = self.take_dirty(id);
+            let (line, range) = (cache.line(id), dirty.range());
+            strict_assert!(!range.is_empty(), "a clean line is written back in place");
+            let slot = self.write_backs.copy_out(addr.node(), &self.port, line, range);
+            if slot.is_none() {
+                frame.set_dirty(changed);
+            }
+            Some((dirty, slot?))
+        });
+        let (dirty, slot) = copied.flatten()?;
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.copy(dirty.range().len()));
+            frame.hold_until(self.handle.now().as_nanos());
+        }
+        Some((dirty, slot))
+    }
+
+    /// Reports the end of a write-back in place. Call this under the lock of the line's shard.
+    pub fn persisted(&self, addr: GlobalAddr, end: Result<(), VerbError>) {
+        self.node.write_backs_in_place.end(addr, end);
+    }
+}
+
+impl<P: CoherenceProtocol> Inner<P> {
+    /// Begins a write-back of the line in place, if there is anything to write back, and if that is
+    /// possible now.
+    pub(crate) fn persist(&self, addr: GlobalAddr) -> Result<Attempt, MemoryError> {
+        let mut records = self.node.records.shard(addr).lock();
+        let record = self.record(&mut records, addr);
+        if let Some(error) = record.local.failed {
+            return Err(error.into());
+        }
+        let begun = self.node.protocol.persist(&mut self.site(addr, record));
+        let failed = record.local.failed;
+        let attempt = match begun {
+            _ if failed.is_some() => Attempt::NotNow,
+            Persist::Done => Attempt::Done,
+            Persist::NotNow => Attempt::NotNow,
+            Persist::Begun => Attempt::InFlight(self.node_core.write_backs_in_place.of(addr), true),
+            Persist::InFlight { has_all } => {
+                Attempt::InFlight(self.node_core.write_backs_in_place.of(addr), has_all)
+            }
+        };
+        self.finish(&mut records, addr);
+        failed.map_or(Ok(attempt), |error| Err(error.into()))
+    }
+}
+
+impl Worker {
+    /// Ends when memory has what this node had written to the line when the call began.
+    pub(crate) async fn write_back_in_place(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        let mut before: Option<Arc<WriteBack>> = None;
+        let mut pause = PAUSE;
+        loop {
+            let attempt = self.lines().persist(addr)?;
+            match attempt {
+                Attempt::Done => return Ok(()),
+                Attempt::InFlight(write_back, has_all) => {
+                    // One that began after the first one has ended began after the call.
+                    let later = before.is_some_and(|first| !Arc::ptr_eq(&first, &write_back));
+                    poll_fn(|cx| write_back.poll(cx)).await?;
+                    if has_all || later {
+                        return Ok(());
+                    }
+                    before = Some(write_back);
+                }
+                Attempt::NotNow => {
+                    self.core.handle.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+}
