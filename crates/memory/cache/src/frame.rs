@@ -208,13 +208,13 @@ impl Frame {
     }
 
     /// Runs `copy` while no local writer has the latch. `None` when a writer has it, or without
-    /// exclusive ownership. `copy` may read the bytes, and change the dirty bounds. Call this under a
-    /// lock of the protocol.
+    /// exclusive ownership. `copy` may read the bytes, and change the dirty bounds. Call this under
+    /// a lock of the protocol.
     ///
     /// The state is the same afterwards, because the bytes are: reads that began before, and those
-    /// that begin later, validate. Acquire ordering of the exchange: `copy` sees the bytes and bounds
-    /// of the last writer. Release ordering of the store: the next writer acquires it, so its bytes
-    /// and bounds come after the copy.
+    /// that begin later, validate. Acquire ordering of the exchange: `copy` sees the bytes and
+    /// bounds of the last writer. Release ordering of the store: the next writer acquires it, so
+    /// its bytes and bounds come after the copy.
     pub fn between_writes<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
         let seen = self.state();
         if !seen.is_writable() || !self.exchange(seen, seen.latched()) {

@@ -15,7 +15,7 @@ pub enum Alarm {
     Protocol(u8),
     /// A local writer that held the line has released it, in virtual time.
     LetGo,
-    /// The next step of the node's [cleaner](crate::clean), about no line.
+    /// The next step of the node's [cleaner](crate::cleaner), about no line.
     Clean,
 }
 

@@ -9,9 +9,9 @@ use latchwork_coherence::{AccessMode, MemoryError, Need};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
+use crate::in_place;
 use crate::inner::Inner;
 use crate::lines::{Attempt, End, Try, WorkerLines};
-use crate::persist;
 use crate::protocol::{CoherenceProtocol, LineState};
 use crate::record::Record;
 use crate::waiters::{LineAccess, Outcome, meets};
@@ -149,7 +149,7 @@ impl<P: CoherenceProtocol> WorkerLines for Inner<P> {
         Inner::evict(self, addr)
     }
 
-    fn persist(&self, addr: GlobalAddr) -> Result<persist::Attempt, MemoryError> {
+    fn persist(&self, addr: GlobalAddr) -> Result<in_place::Attempt, MemoryError> {
         Inner::persist(self, addr)
     }
 

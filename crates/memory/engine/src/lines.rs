@@ -18,8 +18,8 @@ use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
+use crate::in_place;
 use crate::node_core::NodeCore;
-use crate::persist;
 use crate::waiters::LineAccess;
 use crate::worker_core::{Role, WorkerCore};
 
@@ -174,7 +174,7 @@ pub(crate) trait WorkerLines {
 
     /// Begins a write-back of the line in place, if there is anything to write back, and if that is
     /// possible now.
-    fn persist(&self, addr: GlobalAddr) -> Result<persist::Attempt, MemoryError>;
+    fn persist(&self, addr: GlobalAddr) -> Result<in_place::Attempt, MemoryError>;
 
     /// Handles the end of an access that obtained the line.
     fn accessed(&self, addr: GlobalAddr);

@@ -12,15 +12,15 @@ use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
 
 use crate::alarms::Timers;
 use crate::blocked::Blocked;
-use crate::clean::Cleaner;
+use crate::cleaner::Cleaner;
 use crate::counters::{Counters, WorkerCounters};
 use crate::deduplicate::{NumberPool, Seen};
 use crate::frames::{FrameWaiters, Reserve};
 use crate::gone::Gone;
 use crate::handler_cover::HandlerCover;
+use crate::in_place::WriteBacks;
 use crate::line_history::History;
 use crate::permits::Share;
-use crate::persist::WriteBacks;
 use crate::settings::{NodeSettings, Release};
 
 /// The parts of a node.
@@ -98,8 +98,8 @@ pub struct NodeCore {
 }
 
 impl NodeCore {
-    /// Builds the core of a node from its parts. The flags are those of the protocol. `persists`: see
-    /// [`CoherenceProtocol::persists`](crate::CoherenceProtocol::persists).
+    /// Builds the core of a node from its parts. The flags are those of the protocol. `persists`:
+    /// see [`CoherenceProtocol::persists`](crate::CoherenceProtocol::persists).
     pub(crate) fn new(
         parts: NodeParts,
         lazy_release: bool,

@@ -5,18 +5,16 @@
 //! for the time of the copy only. So a line may be dirty again before its write-back is over, and
 //! the caller waits for the first one that began after its call.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use latchwork_cache::{DirtyBounds, FrameId};
 use latchwork_coherence::MemoryError;
-use latchwork_runtime::sync::Mutex;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::{GlobalAddr, VerbError};
 
+use crate::in_place::{Attempt, Persist, WriteBack};
 use crate::inner::Inner;
 use crate::lines::Worker;
 use crate::protocol::CoherenceProtocol;
@@ -26,82 +24,6 @@ use crate::write_back::Slot;
 /// The pause before the first further attempt, doubled with each, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_micros(2);
 const PAUSE_MAX: Duration = Duration::from_micros(500);
-
-/// What a protocol does for a write-back in place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Persist {
-    /// Memory has what this node has written to the line.
-    Done,
-    /// A write-back has begun just now. If it could not be posted, the line has failed.
-    Begun,
-    /// A write-back is in flight. `has_all`: it has all that this node has written.
-    InFlight {
-        /// Nothing was written since it began.
-        has_all: bool,
-    },
-    /// Not now: an operation is in flight, a writer is in the latch, or no slot is free.
-    NotNow,
-}
-
-/// The result of one attempt.
-pub(crate) enum Attempt {
-    Done,
-    NotNow,
-    /// The write-back in flight, and whether it has all that this node had written.
-    InFlight(Arc<WriteBack>, bool),
-}
-
-/// A write-back in place in flight, with the callers that wait for its end.
-#[derive(Default)]
-pub(crate) struct WriteBack(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    end: Option<Result<(), VerbError>>,
-    wakers: Vec<Waker>,
-}
-
-impl WriteBack {
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), VerbError>> {
-        let mut state = self.0.lock();
-        match state.end {
-            Some(end) => Poll::Ready(end),
-            None => {
-                if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    state.wakers.push(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
-    }
-
-    fn end(&self, end: Result<(), VerbError>) {
-        let wakers = {
-            let mut state = self.0.lock();
-            state.end = Some(end);
-            std::mem::take(&mut state.wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// The write-backs in place of a node that are in flight. An entry begins and ends under the lock
-/// of its line's shard.
-#[derive(Default)]
-pub(crate) struct WriteBacks(Mutex<BTreeMap<GlobalAddr, Arc<WriteBack>>>);
-
-impl WriteBacks {
-    fn of(&self, addr: GlobalAddr) -> Arc<WriteBack> {
-        self.0.lock().entry(addr).or_default().clone()
-    }
-
-    fn end(&self, addr: GlobalAddr, end: Result<(), VerbError>) {
-        let ended = self.0.lock().remove(&addr);
-        if let Some(write_back) = ended {
-            write_back.end(end);
-        }
-    }
-}
 
 impl WorkerCore {
     /// Copies the dirty bytes of the line in frame `id`, which this node holds exclusively, and

@@ -22,9 +22,9 @@
 //!    giver has reported (R4).
 //! 8. `Inherit` makes the node the holder in place of a dead one. No node hands over to this node,
 //!    which has no request open.
-//! 9. `Persist` changes nothing in the word, so the word cannot show it. It is posted again with the
-//!    same bytes. A second write of them takes nothing away: the node is the holder, so no other
-//!    node writes to memory. Newer changes of the node itself are not in memory before this
+//! 9. `Persist` changes nothing in the word, so the word cannot show it. It is posted again with
+//!    the same bytes. A second write of them takes nothing away: the node is the holder, so no
+//!    other node writes to memory. Newer changes of the node itself are not in memory before this
 //!    operation is over (R1).
 //!
 //! An operation that was not applied can be posted again, with the requests before it in its batch:

@@ -63,7 +63,7 @@ impl<M: CoherentMemory> Tree<M> {
         let mut used = Vec::new();
         for page in prepared.0.iter_mut().filter(|page| !page.filled) {
             let mut guard = self.memory.try_write(page.addr).map_err(Stop::Need)?;
-            // Where no page leaves the tree, no operation has the address of a new page: see `unlink`.
+            // Where no page leaves the tree, no operation has the address of a new page.
             page.life = if self.unlinks() { life(guard.line()) } else { 1 };
             if page.life > 1 {
                 used.push(guard);

@@ -111,9 +111,9 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
-    /// Whether pages leave the tree. Where lines do not stay, three lines are never here at one time.
-    /// Where a death may return each of the three pages to an older version by itself, the step is
-    /// no step.
+    /// Whether pages leave the tree. Where lines do not stay, three lines are never here at one
+    /// time. Where a death may return each of the three pages to an older version by itself, the
+    /// step is no step.
     pub(super) fn unlinks(&self) -> bool {
         self.memory.keeps_lines() && !self.memory.persists()
     }

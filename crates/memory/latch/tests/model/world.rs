@@ -415,8 +415,8 @@ impl World {
         flights.retain(|flight| !*dead || flight.is_under_way());
     }
 
-    /// A persist has ended that began with this content. From now on it counts as seen: no death may
-    /// undo it.
+    /// A persist has ended that began with this content. From now on it counts as seen: no death
+    /// may undo it.
     fn persisted(&mut self, by: ComputeNodeId, content: Bytes) {
         if self.memory < content {
             self.blame(Fault::NotPersisted(by));
