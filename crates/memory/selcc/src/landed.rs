@@ -46,10 +46,10 @@ impl Selcc {
             && let Some((op, old)) = site.line.landed.take()
         {
             match op {
-                WordOp::TakeOver(_) | WordOp::UpgradeOver(_) => {
-                    if op.expected(site.worker.node.id()) == Some(old) {
-                        LatchCount::Takeovers.count(site.worker);
-                    }
+                WordOp::TakeOver(_) | WordOp::UpgradeOver(_)
+                    if op.expected(site.worker.node.id()) == Some(old) =>
+                {
+                    LatchCount::Takeovers.count(site.worker);
                 }
                 WordOp::Persist => site.worker.persisted(site.addr, Ok(())),
                 _ => {}

@@ -94,7 +94,7 @@ async fn look(node: LocalNode, handle: &Handle, root: GlobalAddr, keys: &RefCell
     let found = tree.scan_up(Bound::Unbounded, usize::MAX, visit).await.expect("no error");
     assert_eq!(found as u64, before.entries);
     for k in KEYS..KEYS + 40 {
-        let key = (k * 6151 % KEYS << 8 | 1).to_be_bytes();
+        let key = (((k * 6151 % KEYS) << 8) | 1).to_be_bytes();
         tree.upsert(&key, b"new").await.expect("room");
     }
     tree.validate().await.expect("a whole tree after the next splits");
