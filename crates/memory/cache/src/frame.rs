@@ -181,7 +181,8 @@ impl Frame {
     ///
     /// Unlike the load in `is_still`, the exchange needs no acquire fence before it:
     ///
-    /// 1. The exchange succeeds only directly after `seen` in the order of the word's changes.
+    /// 1. The exchange succeeds only directly after `seen` in the order of the word's changes. What
+    ///    [`between_writes`](Frame::between_writes) stored in between stands for the same bytes.
     /// 2. Suppose that the read saw a byte of another writer W, which latched after `seen` was
     ///    stored. If W latched before the exchange, the word is no longer `seen`, and the exchange
     ///    fails.
@@ -204,6 +205,25 @@ impl Frame {
         strict_assert!(held.is_latched(), "a guard ends a latch that it does not have");
         strict_assert_eq!(self.state(), held, "another task changed a latched frame");
         self.read.state.store(held.unlatched().bits(), Ordering::Release);
+    }
+
+    /// Runs `copy` while no local writer has the latch. `None` when a writer has it, or without
+    /// exclusive ownership. `copy` may read the bytes, and change the dirty bounds. Call this under
+    /// a lock of the protocol.
+    ///
+    /// The state is the same afterwards, because the bytes are: reads that began before, and those
+    /// that begin later, validate. Acquire ordering of the exchange: `copy` sees the bytes and
+    /// bounds of the last writer. Release ordering of the store: the next writer acquires it, so
+    /// its bytes and bounds come after the copy.
+    pub fn between_writes<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
+        let seen = self.state();
+        if !seen.is_writable() || !self.exchange(seen, seen.latched()) {
+            return None;
+        }
+        let copied = copy();
+        strict_assert_eq!(self.state(), seen.latched(), "another task changed a latched frame");
+        self.read.state.store(seen.bits(), Ordering::Release);
+        Some(copied)
     }
 
     /// Publishes fetched or forwarded bytes under `ownership`. The frame is invalid before the

@@ -174,6 +174,25 @@ pub trait CoherentMemory: Clone + 'static {
         ticket: Option<Self::Ticket>,
     ) -> impl Future<Output = Result<(Upgrade, Option<Self::Ticket>), MemoryError>>;
 
+    /// Writes this node's changes of a line to memory, and keeps the line. Ends when memory has
+    /// what this node had written to the line when the call began. So the death of this node does
+    /// not take it. Returns at once for a line without such changes, and where a death takes no
+    /// such changes or nothing saves them: see [`persists`](CoherentMemory::persists).
+    ///
+    /// A structure persists a line before it links to the line from another one. Otherwise the
+    /// death of this node may leave the link without its target.
+    ///
+    /// # Errors
+    /// As [`ensure`](CoherentMemory::ensure).
+    fn persist(&self, _addr: GlobalAddr) -> impl Future<Output = Result<(), MemoryError>> {
+        async { Ok(()) }
+    }
+
+    /// Whether [`persist`](CoherentMemory::persist) does anything.
+    fn persists(&self) -> bool {
+        false
+    }
+
     /// Allocates a line, which begins its next [`life`]. Its payload is unspecified: initialise all
     /// of it.
     ///

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use latchwork_cache::{
-    Cache, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion, WriteGuard,
+    Cache, DirtyBounds, FrameId, Hint, LINE_HEADER, OptimisticRead, Ownership, ReadVersion,
+    WriteGuard,
 };
 use latchwork_runtime::sync::Mutex;
 use latchwork_runtime::{Executor, ExecutorConfig, Handle, RealDriver};
@@ -30,6 +31,9 @@ pub struct Settings {
     pub thefts: u64,
     /// Lines are present only while a ticket reserves them, as without a cache.
     pub without_cache: bool,
+    /// [`persist`](CoherentMemory::persist) writes lines back, and [`LocalNode::after_death`] shows
+    /// what the death of the node leaves.
+    pub survives: bool,
     /// Allocation fails beyond this number of lines.
     pub lines_max: usize,
 }
@@ -41,6 +45,7 @@ impl Settings {
         frames: 4096,
         thefts: 0,
         without_cache: false,
+        survives: false,
         lines_max: usize::MAX,
     };
     /// Four frames, and each `ensure` tries to evict a random line.
@@ -110,6 +115,33 @@ impl LocalNode {
         self.0.pool.lock().lines.keys().copied().collect()
     }
 
+    /// The node that another one would find after the death of this node: no line is cached. A line
+    /// is as this node has it if `arrived` says so, and otherwise as memory has it.
+    ///
+    /// # Panics
+    /// When there is no memory for the cache.
+    pub fn after_death(&self, mut arrived: impl FnMut(GlobalAddr) -> bool) -> LocalNode {
+        let node = LocalNode::new(self.0.settings);
+        let (old, mut new) = (self.0.pool.lock(), node.0.pool.lock());
+        (new.lines, new.live) = (old.lines.clone(), old.live.clone());
+        for (&addr, home) in &mut new.lines {
+            if let Some(id) = self.0.cache.find(addr)
+                && arrived(addr)
+            {
+                write_back(&self.0.cache, id, home);
+            }
+        }
+        drop(new);
+        node
+    }
+
+    /// The number of cached lines that memory does not have as this node has them.
+    pub fn dirty_lines(&self) -> usize {
+        let pool = self.0.pool.lock();
+        let found = pool.cached.iter().filter_map(|addr| self.0.cache.find(*addr));
+        found.filter(|id| !self.0.cache.frame(*id).dirty().is_empty()).count()
+    }
+
     /// The number of calls that tried to access a line, to read or to write it.
     pub fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
@@ -158,6 +190,15 @@ impl Drop for LocalTicket {
     }
 }
 
+/// Copies the bytes that were marked dirty: only they survive, as over a fabric.
+fn write_back(cache: &Cache, id: FrameId, home: &mut [u64]) {
+    let dirty = cache.frame(id).dirty().range();
+    let (line, words) = (cache.line(id), dirty.start / WORD..dirty.end / WORD);
+    for (word, value) in words.clone().zip(&mut home[words]) {
+        *value = line.word(word);
+    }
+}
+
 impl Shared {
     /// Writes a line back and removes it from the cache, unless the line is used or reserved.
     fn evict(&self, pool: &mut Pool, addr: GlobalAddr) -> bool {
@@ -166,17 +207,26 @@ impl Shared {
         if frame.is_reserved() || !frame.try_invalidate() {
             return false;
         }
-        // Only the bytes that were marked dirty survive, as over a fabric.
-        let dirty = frame.dirty().range();
-        let line = self.cache.line(id);
-        let home = pool.lines.get_mut(&addr).expect("cached lines have a home");
-        let words = dirty.start / WORD..dirty.end / WORD;
-        for (word, value) in words.clone().zip(&mut home[words]) {
-            *value = line.word(word);
-        }
+        write_back(&self.cache, id, pool.lines.get_mut(&addr).expect("cached lines have a home"));
         self.cache.detach(id);
         pool.cached.remove(&addr);
         true
+    }
+
+    /// Writes a line back that stays in the cache. Returns false while a writer has its latch.
+    fn persist(&self, addr: GlobalAddr) -> bool {
+        let mut pool = self.pool.lock();
+        let Some(id) = self.cache.find(addr) else { return true };
+        let frame = self.cache.frame(id);
+        if frame.state().ownership() != Ownership::Exclusive {
+            return true;
+        }
+        let home = pool.lines.get_mut(&addr).expect("cached lines have a home");
+        let written = frame.between_writes(|| {
+            write_back(&self.cache, id, home);
+            frame.set_dirty(DirtyBounds::EMPTY);
+        });
+        written.is_some()
     }
 
     fn evict_random(&self, pool: &mut Pool, random: u64) -> bool {
@@ -288,6 +338,23 @@ impl CoherentMemory for LocalMemory {
         drop(ticket);
         let ticket = self.ensure(Need { addr: seen.addr, mode: AccessMode::Exclusive }).await?;
         Ok((Upgrade::Changed, Some(ticket)))
+    }
+
+    async fn persist(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        if !self.shared.settings.survives {
+            return Ok(());
+        }
+        for _ in 0..1_000_000 {
+            self.handle.yield_now().await;
+            if self.shared.persist(addr) {
+                return Ok(());
+            }
+        }
+        Err(MemoryError::Timeout { addr, mode: AccessMode::Exclusive, waited: Duration::ZERO })
+    }
+
+    fn persists(&self) -> bool {
+        self.shared.settings.survives
     }
 
     async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {

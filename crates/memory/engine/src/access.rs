@@ -234,6 +234,19 @@ impl CoherentMemory for Worker {
         }
     }
 
+    async fn persist(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        if !self.core.node.persists {
+            return Ok(());
+        }
+        self.core.check(addr)?;
+        let need = Need { addr, mode: AccessMode::Exclusive };
+        self.in_time(need, pin!(self.write_back_in_place(addr))).await
+    }
+
+    fn persists(&self) -> bool {
+        self.core.node.persists
+    }
+
     async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
         let core = &*self.core;
         let allocator = &core.node.allocator;

@@ -15,6 +15,8 @@ pub enum Alarm {
     Protocol(u8),
     /// A local writer that held the line has released it, in virtual time.
     LetGo,
+    /// The next step of the node's [cleaner](crate::cleaner), about no line.
+    Clean,
 }
 
 /// The alarms of a node. Alarms belong to the node and not to the worker that set them, so that any
@@ -34,7 +36,7 @@ impl Timers {
     /// Sets an alarm for a line. A worker serves the alarm on its first sweep at or after `at`.
     pub fn set(&self, at: Time, addr: GlobalAddr, alarm: Alarm) {
         strict_assert!(at < Time::MAX, "an alarm at the end of time is read as no alarm");
-        strict_assert!(!addr.is_null(), "an alarm rings for a line");
+        strict_assert!(addr.is_null() == (alarm == Alarm::Clean), "an alarm rings for a line");
         let mut heap = self.heap.lock();
         strict_check!(self, &heap);
         heap.push(Reverse((at, addr, alarm)));

@@ -9,6 +9,7 @@ use latchwork_coherence::{AccessMode, MemoryError, Need};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::GlobalAddr;
 
+use crate::in_place;
 use crate::inner::Inner;
 use crate::lines::{Attempt, End, Try, WorkerLines};
 use crate::protocol::{CoherenceProtocol, LineState};
@@ -146,6 +147,10 @@ impl<P: CoherenceProtocol> WorkerLines for Inner<P> {
 
     fn evict(&self, addr: GlobalAddr) -> bool {
         Inner::evict(self, addr)
+    }
+
+    fn persist(&self, addr: GlobalAddr) -> Result<in_place::Attempt, MemoryError> {
+        Inner::persist(self, addr)
     }
 
     fn accessed(&self, addr: GlobalAddr) {

@@ -18,6 +18,7 @@ use latchwork_fabric::{AnyInbox, Port};
 use latchwork_runtime::{Handle, Time};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
+use crate::in_place;
 use crate::node_core::NodeCore;
 use crate::waiters::LineAccess;
 use crate::worker_core::{Role, WorkerCore};
@@ -179,6 +180,10 @@ pub(crate) trait WorkerLines {
     /// Evicts a line, unless the line is in use, has failed or has an operation outstanding.
     /// Returns whether the node gave the line up.
     fn evict(&self, addr: GlobalAddr) -> bool;
+
+    /// Begins a write-back of the line in place, if there is anything to write back, and if that is
+    /// possible now.
+    fn persist(&self, addr: GlobalAddr) -> Result<in_place::Attempt, MemoryError>;
 
     /// Handles the end of an access that obtained the line.
     fn accessed(&self, addr: GlobalAddr);

@@ -20,6 +20,7 @@ impl<P: CoherenceProtocol> CoherenceNode<P> {
             parts,
             protocol.lazy_release(),
             protocol.clears_copies_at_once(),
+            protocol.persists(),
         ));
         Arc::new(CoherenceNode { core, protocol, records: RecordTable::new() })
     }

@@ -1,6 +1,7 @@
 //! [`NodeCore`]: the state that the workers of one compute node share under any protocol.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use latchwork_cache::{Cache, FrameId};
 use latchwork_coherence::MessageHandler;
@@ -11,11 +12,13 @@ use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
 
 use crate::alarms::Timers;
 use crate::blocked::Blocked;
+use crate::cleaner::Cleaner;
 use crate::counters::{Counters, WorkerCounters};
 use crate::deduplicate::{NumberPool, Seen};
 use crate::frames::{FrameWaiters, Reserve};
 use crate::gone::Gone;
 use crate::handler_cover::HandlerCover;
+use crate::in_place::WriteBacks;
 use crate::line_history::History;
 use crate::permits::Share;
 use crate::rounds::Rounds;
@@ -89,17 +92,29 @@ pub struct NodeCore {
     pub(crate) rounds: Rounds,
     /// The journal slots, if the death of the node can tear a write-back.
     pub(crate) journal: OnceLock<Arc<Journal>>,
+    /// Whether [`CoherentMemory::persist`](latchwork_coherence::CoherentMemory::persist) does
+    /// anything.
+    pub(crate) persists: bool,
+    /// The write-backs in place in flight.
+    pub(crate) write_backs_in_place: WriteBacks,
+    /// Writes lines back that have been dirty for long.
+    pub(crate) cleaner: Option<Cleaner>,
     counters: Mutex<Vec<Arc<WorkerCounters>>>,
 }
 
 impl NodeCore {
-    /// Builds the core of a node from its parts. The flags are those of the protocol.
+    /// Builds the core of a node from its parts. The flags are those of the protocol. `persists`:
+    /// see [`CoherenceProtocol::persists`](crate::CoherenceProtocol::persists).
     pub(crate) fn new(
         parts: NodeParts,
         lazy_release: bool,
         clears_copies_at_once: bool,
+        persists: Option<Duration>,
     ) -> NodeCore {
         NodeCore {
+            persists: persists.is_some(),
+            write_backs_in_place: WriteBacks::default(),
+            cleaner: persists.and_then(|interval| Cleaner::new(interval, parts.cache.capacity())),
             id: parts.id,
             history: History::new(parts.cache.capacity()),
             lock_share: Share::new(parts.cache.capacity() / parts.settings.lock_share.max(1)),

@@ -13,12 +13,14 @@
 //! ```
 
 use std::fmt;
+use std::time::Duration;
 
 use latchwork_cache::{Frame, Ownership};
 use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, Message as Wire, Target, VerbError};
 
+use crate::in_place::Persist;
 use crate::record::LocalSide;
 use crate::waiters::LineAccess;
 use crate::worker_core::WorkerCore;
@@ -179,6 +181,21 @@ pub trait CoherenceProtocol: Send + Sync + Sized + 'static {
     /// Releases the line, if the line is at rest and not in use. The engine calls this when the
     /// frame is needed, or for an early release.
     fn evict(&self, site: &mut LineSite<'_, Self>);
+
+    /// Whether the node writes changes back in place, and after which time it does so by itself to
+    /// a line that stays dirty. Zero: never. `None`: nothing is lost with a line that is not
+    /// written back, or nothing can be saved.
+    fn persists(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Writes the changes of the line back in place, if that is possible now. The engine calls this
+    /// only if the protocol [persists](CoherenceProtocol::persists). The protocol reports the end
+    /// of a write-back to [`WorkerCore::persisted`].
+    fn persist(&self, site: &mut LineSite<'_, Self>) -> Persist {
+        let _ = site;
+        Persist::Done
+    }
 
     /// Serves the queued requests: local code may have stopped using the line.
     fn serve(&self, site: &mut LineSite<'_, Self>) {

@@ -78,6 +78,10 @@ impl<P: CoherenceProtocol> Inner<P> {
         let mut any = false;
         while let Some((addr, alarm)) = self.node_core.timers.pop_due(now) {
             any = true;
+            if alarm == Alarm::Clean {
+                self.clean();
+                continue;
+            }
             if alarm == Alarm::LetGo && !self.node_core.lazy_release {
                 self.core.releases.borrow_mut().push(addr);
             }
@@ -87,6 +91,7 @@ impl<P: CoherenceProtocol> Inner<P> {
                 match alarm {
                     Alarm::Protocol(number) => self.node.protocol.alarm(site, number),
                     Alarm::LetGo => self.node.protocol.serve(site),
+                    Alarm::Clean => {}
                 }
             }
             self.finish(&mut records, addr);

@@ -9,6 +9,7 @@ use latchwork_runtime::Handle;
 use latchwork_runtime::sync::Mutex;
 use latchwork_verbs::{ComputeNodeId, GlobalAddr};
 
+use crate::alarms::Alarm;
 use crate::inner::{Inner, Kept};
 use crate::lines::{Node, NodeLines, Worker};
 use crate::node::CoherenceNode;
@@ -90,6 +91,12 @@ impl<P: CoherenceProtocol> NodeLines for CoherenceNode<P> {
         handle.add_poller(Rc::new(Pump { inner: Rc::downgrade(&inner), kept }));
         let core = inner.core.clone();
         core.lines.replace(Some(inner));
+        if role == Role::Handler
+            && let Some(cleaner) = &core.node.cleaner
+        {
+            let first = cleaner.start(handle.now());
+            core.node.timers.set(first, GlobalAddr::NULL, Alarm::Clean);
+        }
         Worker { core }
     }
 }

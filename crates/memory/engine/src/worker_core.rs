@@ -89,6 +89,8 @@ impl WorkerCore {
         port: Rc<Port>,
         handle: &Handle,
     ) -> WorkerCore {
+        // A write-back in place needs a slot.
+        let slots = node.settings.write_back_ring.max(usize::from(node.persists));
         WorkerCore {
             epochs: EpochWorker::start(&node.epochs, &port, handle),
             journal: node
@@ -103,7 +105,7 @@ impl WorkerCore {
             counters: node.new_counters(),
             costs: node.settings.costs,
             numbers: Some(node.numbers.take()),
-            write_backs: WriteBackRing::new(node.settings.write_back_ring, node.cache.line_size()),
+            write_backs: WriteBackRing::new(slots, node.cache.line_size()),
             letters: RefCell::default(),
             let_go: Cell::new(false),
             releases: RefCell::default(),

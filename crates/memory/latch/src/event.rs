@@ -15,6 +15,10 @@ pub enum Event {
     /// node leaves. The machine releases the line only if the machine is at rest and local code
     /// does not use the line.
     Evict,
+    /// The engine asks for a write-back of the changes in place. They must be in a copy that local
+    /// code does not change. Report this event only while
+    /// [`Line::can_persist`](crate::Line::can_persist) is true: otherwise nothing happens.
+    Persist,
     /// The operation is complete, and its forwards are complete too.
     Completed {
         /// The operation.

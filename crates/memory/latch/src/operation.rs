@@ -29,6 +29,9 @@ pub enum WordOp {
     Downgrade,
     /// Makes another node the exclusive holder.
     HandOver(ComputeNodeId),
+    /// Writes the changes back, and keeps exclusive ownership. Changes nothing in the word: as an
+    /// operation on the word, it excludes a later write-back of this node until it is over (R1).
+    Persist,
     /// Takes the place of a dead holder in exactly this word, and clears the own bit in it. The
     /// dead node had granted the line to this node, and its own operation never took effect. Only
     /// with [`Rules::survive`](crate::Rules::survive).
@@ -69,7 +72,7 @@ impl WordOp {
         let exclusive = LatchWord::exclusively(me).bits();
         match self {
             WordOp::AcquireShared => WordVerb::Add(bit),
-            WordOp::Poll => WordVerb::Add(0),
+            WordOp::Poll | WordOp::Persist => WordVerb::Add(0),
             WordOp::AcquireExclusive => WordVerb::CompareSwap {
                 expected: LatchWord::FREE,
                 desired: LatchWord::exclusively(me),
@@ -123,7 +126,10 @@ impl WordOp {
     /// so with [`Rules::survive`](crate::Rules::survive) only.
     pub fn writes_back(self, rules: &Rules) -> bool {
         match self {
-            WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::DowngradeFor(_) => true,
+            WordOp::ReleaseExclusive
+            | WordOp::Downgrade
+            | WordOp::DowngradeFor(_)
+            | WordOp::Persist => true,
             WordOp::HandOver(_) => rules.survive,
             _ => false,
         }

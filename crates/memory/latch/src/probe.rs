@@ -22,6 +22,10 @@
 //!    giver has reported (R4).
 //! 8. `Inherit` makes the node the holder in place of a dead one. No node hands over to this node,
 //!    which has no request open.
+//! 9. `Persist` changes nothing in the word, so the word cannot show it. It is posted again with
+//!    the same bytes. A second write of them takes nothing away: the node is the holder, so no
+//!    other node writes to memory. Newer changes of the node itself are not in memory before this
+//!    operation is over (R1).
 //!
 //! An operation that was not applied can be posted again, with the requests before it in its batch:
 //! the node's ownership is unchanged. A compare-and-swap that was not applied, and would fail on
@@ -140,7 +144,7 @@ mod tests {
                     && word.exclusive().is_none()
             }
             WordOp::ReleaseShared => bit && word.exclusive().is_none(),
-            WordOp::ReleaseExclusive | WordOp::Downgrade => holder,
+            WordOp::ReleaseExclusive | WordOp::Downgrade | WordOp::Persist => holder,
             WordOp::HandOver(to) => {
                 holder && to != by && to != node(ME) && !word.shared().contains(to)
             }
@@ -157,6 +161,7 @@ mod tests {
             WordOp::ReleaseShared,
             WordOp::ReleaseExclusive,
             WordOp::Downgrade,
+            WordOp::Persist,
         ];
         all.extend((1..=NODES).map(|to| WordOp::HandOver(node(to))));
         for bits in 1..1 << NODES {

@@ -32,6 +32,8 @@ counters! {
     Takeovers "takeovers",
     /// Probes of a latch word after an ambiguous completion of an operation.
     Inspections "inspections",
+    /// Changes of lines written back in place, with `survive`.
+    Persists "persists",
 }
 
 const _: () = assert!(LatchCount::NAMES.len() <= OWN_COUNTS_MAX);

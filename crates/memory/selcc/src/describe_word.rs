@@ -23,7 +23,8 @@ pub fn describe_word(bits: u64) -> String {
 }
 
 /// The word operation for which the node `from` posts this atomic request on a latch word, as text.
-/// A compare-and-swap of no word operation is shown with both words. `None` for other requests.
+/// A persist is shown as `Poll`, which has the same verb. A compare-and-swap of no word operation
+/// is shown with both words. `None` for other requests.
 pub fn describe_atomic(from: ComputeNodeId, request: &WorkRequest) -> Option<String> {
     match *request {
         WorkRequest::FetchAdd { add, .. } => operation(from, WordVerb::Add(add)),

@@ -15,7 +15,10 @@ impl Selcc {
     pub(crate) fn operation_ended(&self, site: &mut LatchSite<'_>, end: Finished) {
         match (end.failed, end.op) {
             // Whether the word changed may be unknown, so this node may not touch the line again.
-            (Some(error), _) => {
+            (Some(error), op) => {
+                if op == Some(WordOp::Persist) {
+                    site.worker.persisted(site.addr, Err(error));
+                }
                 site.local.fail(error);
                 site.worker.give_frame_back(site.local);
             }
@@ -43,10 +46,13 @@ impl Selcc {
         if !site.local.is_in_doubt()
             && let Some((op, old)) = site.line.landed.take()
         {
-            let by_pledge = matches!(op, WordOp::TakeOver(_) | WordOp::UpgradeOver(_));
             let swapped = op.expected(site.worker.node.id()) == Some(old);
-            if by_pledge && swapped {
-                LatchCount::Takeovers.count(site.worker);
+            match op {
+                WordOp::TakeOver(_) | WordOp::UpgradeOver(_) if swapped => {
+                    LatchCount::Takeovers.count(site.worker);
+                }
+                WordOp::Persist => site.worker.persisted(site.addr, Ok(())),
+                _ => {}
             }
             if swapped
                 && matches!(op, WordOp::Inherit(_))

@@ -33,6 +33,7 @@ mod line_lease;
 mod local_first;
 mod operations;
 mod pauses;
+mod persist;
 mod policy;
 mod roll_forward;
 mod selcc;

@@ -153,11 +153,16 @@ pub(crate) fn mark_whole(frame: &Frame) {
     frame.set_note(frame.note() | WHOLE);
 }
 
+/// Whether the frame has the mark of [`mark_whole`].
+pub(crate) fn is_whole(frame: &Frame) -> bool {
+    frame.note() & WHOLE != 0
+}
+
 /// Ends the mark of [`mark_whole`]. Returns whether it was there.
 pub(crate) fn take_whole(frame: &Frame) -> bool {
-    let note = frame.note();
-    frame.set_note(note & !WHOLE);
-    note & WHOLE != 0
+    let was_there = is_whole(frame);
+    frame.set_note(frame.note() & !WHOLE);
+    was_there
 }
 
 /// The frame and the waiters, as the line machine sees them.

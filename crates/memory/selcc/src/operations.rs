@@ -15,7 +15,7 @@
 //! With [`Rules::survive`] a write-back that the death of this node could tear goes through a
 //! journal slot. Without a free slot the operation waits here until another one ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use latchwork_cache::{DirtyBounds, FrameId};
@@ -85,8 +85,9 @@ impl Group {
             self.dirty.is_empty() || self.op.is_some_and(|(op, _)| op.writes_back(&SURVIVE)),
             "bytes go to memory with an operation that does not write back: {self:?}"
         );
-        let evicts = self.op.is_some_and(|(op, _)| op == WordOp::ReleaseExclusive);
-        assert!(self.slot.is_none() || evicts, "only an eviction copies its line: {self:?}");
+        let copies = |(op, _)| matches!(op, WordOp::ReleaseExclusive | WordOp::Persist);
+        let copies = self.op.is_some_and(copies);
+        assert!(self.slot.is_none() || copies, "no other operation copies its line: {self:?}");
         assert!(
             self.slot.is_none() || !self.dirty.is_empty(),
             "a slot is taken for a clean line: {self:?}"
@@ -117,6 +118,8 @@ pub struct Operations {
     waiting: RefCell<VecDeque<(usize, FrameId)>>,
     /// The ends of operations that waited for a slot and can get none.
     ended: RefCell<Vec<(GlobalAddr, Finished)>>,
+    /// The copied changes for the next [`WordOp::Persist`].
+    pub(crate) copied: Cell<Option<(DirtyBounds, Slot)>>,
     // Empty between calls; kept for its capacity.
     pub(crate) actions: RefCell<Vec<Action>>,
 }
@@ -181,13 +184,16 @@ impl Operations {
         mut group: Option<usize>,
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr, worker.node.step());
-        let dirty = match op.writes_back(rules) {
-            true => {
+        let copied = if op == WordOp::Persist { self.copied.take() } else { None };
+        let (dirty, copied) = match copied {
+            Some((dirty, slot)) => (dirty, Some(slot)),
+            None if op.writes_back(rules) => {
                 let (cache, dirty) = (worker.node.cache(), worker.take_dirty(id));
                 let is_whole = rules.survive && take_whole(cache.frame(id));
-                if is_whole { DirtyBounds::of(0..cache.line_size()) } else { dirty }
+                let whole = DirtyBounds::of(0..cache.line_size());
+                (if is_whole { whole } else { dirty }, None)
             }
-            false => DirtyBounds::EMPTY,
+            None => (DirtyBounds::EMPTY, None),
         };
         strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
         strict_assert!(
@@ -198,24 +204,25 @@ impl Operations {
         // does not release the line, so copying pays for no other operation.
         let evicts = op == WordOp::ReleaseExclusive;
         let journaled = match rules.survive {
-            true => worker.journal(addr, id, None, dirty),
+            true => worker.journal(addr, id, copied.as_ref(), dirty),
             false => Ok(Journaled::Whole),
         };
         let whole = matches!(journaled, Ok(Journaled::Whole));
-        let copied = matches!(journaled, Ok(Journaled::Slot(_)));
-        let slot = if evicts && whole { worker.copy_out(addr, id, &dirty) } else { None };
+        let in_journal = matches!(journaled, Ok(Journaled::Slot(_)));
+        let slot = if evicts && whole { worker.copy_out(addr, id, &dirty) } else { copied };
         let buffer = match &slot {
             Some(slot) => slot.buffer(),
             None => worker.node.buffer(id),
         };
         let frame_in_verb = match op {
-            WordOp::ReleaseShared => false,
-            WordOp::ReleaseExclusive => slot.is_none() && !copied && !dirty.is_empty(),
+            WordOp::ReleaseShared | WordOp::Persist => false,
+            WordOp::ReleaseExclusive => slot.is_none() && !in_journal && !dirty.is_empty(),
             _ => true,
         };
         match op {
             WordOp::HandOver(_) => worker.counters.handovers.add(1),
             WordOp::Upgrade | WordOp::UpgradeOver(_) => worker.counters.upgrades.add(1),
+            WordOp::Persist => LatchCount::Persists.count(worker),
             _ => {}
         }
         worker.counters.bytes_written_back.add(dirty.range().len() as u64);

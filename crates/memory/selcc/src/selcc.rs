@@ -1,8 +1,11 @@
 //! [`Selcc`]: the protocols of the latch word, on the engine.
 
+use std::time::Duration;
+
 use latchwork_cache::{Frame, Ownership};
 use latchwork_engine::{
-    CoherenceProtocol, LineAccess, LineSite, NodeCore, NodeSettings, WorkerCore, fail_for_gone,
+    CoherenceProtocol, LineAccess, LineSite, NodeCore, NodeSettings, Persist, WorkerCore,
+    fail_for_gone,
 };
 use latchwork_latch::{Event, NodeSet, Rules};
 use latchwork_strict::strict_check;
@@ -85,6 +88,14 @@ impl CoherenceProtocol for Selcc {
     #[inline]
     fn evict(&self, site: &mut LatchSite<'_>) {
         self.drive(site, Event::Evict);
+    }
+
+    fn persists(&self) -> Option<Duration> {
+        self.rules.survive.then_some(self.settings.clean_interval)
+    }
+
+    fn persist(&self, site: &mut LatchSite<'_>) -> Persist {
+        self.write_back_in_place(site)
     }
 
     #[inline]

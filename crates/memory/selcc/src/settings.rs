@@ -86,6 +86,11 @@ latchwork_engine::settings! {
     /// with the line.
     survive: bool = false, "survive"
         "Whether a hand-over writes the changes back too, so that the death of a node takes only what no other node has seen" ["on"];
+    /// With `survive`: a line that has been dirty for longer than this is written back in place,
+    /// within two intervals. Zero: lines are written back when they leave, and where a structure
+    /// asks for it.
+    clean_interval: Duration = Duration::from_secs(1), "clean-interval"
+        "With survive, how long a line stays dirty before it is written back in place; 0: until it leaves" [];
 
     @unnamed
     /// A mistake in the rules that a test plants, to show that checks detect the harm.

@@ -145,6 +145,9 @@ impl<M: CoherentMemory> Tree<M> {
             top = above;
         }
         let root = self.page_image(&top, &[], GlobalAddr::NULL)?;
+        for page in &pages {
+            self.memory.persist(page.addr()).await?;
+        }
         self.replace_empty_root(&root).await?;
         strict_assert!(
             count == 0 || !pages.is_empty() || top.level == 0,

@@ -37,6 +37,8 @@ pub(super) enum Progress<R> {
     Split(Option<Post>),
     /// The split needs this many spare lines in total.
     Spares(usize),
+    /// The split needs its prepared pages in memory.
+    Persist,
     /// The page to post has left the tree, or it stays unposted for now.
     Gone,
 }

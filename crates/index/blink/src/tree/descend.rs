@@ -174,7 +174,8 @@ pub(super) fn step_right(page: &Page<'_>, seek: Seek<'_>) -> Result<Option<Post>
 
 #[cold]
 fn right_link(page: &Page<'_>, child: GlobalAddr) -> Post {
-    Post { level: page.header.level + 1, separator: page.high(), child }
+    let (level, separator) = (page.header.level + 1, page.high());
+    Post { level, separator, child, cut: GlobalAddr::NULL }
 }
 
 /// Counts the lines that one step had to obtain.

@@ -23,6 +23,8 @@ pub(super) struct Post {
     pub(super) level: u8,
     pub(super) separator: Vec<u8>,
     pub(super) child: GlobalAddr,
+    /// The page that was cut at the separator, and is not known to be in memory; otherwise null.
+    pub(super) cut: GlobalAddr,
 }
 
 /// A path down the tree that can be interrupted at any page. A descent stores its current page. As
@@ -74,8 +76,9 @@ impl Descent {
         match turn {
             Turn::Right(post) => {
                 strict_assert!(post.level > 0, "a leaf has no child");
+                let cut = self.addr;
                 self.turn(post.child, Some(post.level - 1));
-                self.missing = Some(post);
+                self.missing = Some(Post { cut, ..post });
             }
             Turn::Down(child, level) => self.turn(child, Some(level)),
         }

@@ -105,6 +105,7 @@ impl<M: CoherentMemory> Tree<M> {
         empty.map_err(|broken| tree.corrupt(root, broken))?.finish(GlobalAddr::NULL);
         tree.stamp_image(&image, LeafStamp::FIRST);
         tree.write_page(root, &image).await?;
+        tree.memory.persist(root).await?;
         Ok(tree)
     }
 

@@ -15,6 +15,8 @@ pub(super) struct NewPage {
     pub(super) addr: GlobalAddr,
     pub(super) image: Image,
     pub(super) filled: bool,
+    /// Whether memory has the content, so that another page may link to the page.
+    pub(super) persisted: bool,
     /// The number of the line's life, once the page is filled.
     pub(super) life: u32,
 }
@@ -27,6 +29,7 @@ impl Prepared {
         for (new, old) in self.0.iter_mut().zip(earlier.0) {
             new.filled = old.filled && new.addr == old.addr && new.image == old.image;
             new.life = if new.filled { old.life } else { 0 };
+            new.persisted = new.filled && old.persisted;
         }
     }
 }

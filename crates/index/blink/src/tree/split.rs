@@ -27,6 +27,13 @@
 //!
 //! The root keeps its address: its halves move into two new pages, and it becomes their parent.
 //!
+//! # Where a death may take what a node has written
+//!
+//! With [`persists`](CoherentMemory::persists), each line may return to any older version since it
+//! was last persisted. So Q is persisted before P is cut, and P before Q is posted: steps 2 and 3
+//! above with a persist between them. `docs/internals/trees.md` has the argument. No page leaves
+//! such a tree, so Q may be written early in a line that was used before, too.
+//!
 //! In a tree with leaf stamps, the page P gets a new structure number. P is then the left half, or
 //! the root that became an inner page. New pages inherit the timestamps of P. So the timestamps of
 //! readers stay with the keys. An image contains the leaf stamp. If the leaf stamp of P was raised
@@ -56,8 +63,8 @@ impl<M: CoherentMemory> Tree<M> {
         let mut used = Vec::new();
         for page in prepared.0.iter_mut().filter(|page| !page.filled) {
             let mut guard = self.memory.try_write(page.addr).map_err(Stop::Need)?;
-            // Where lines do not stay, no page leaves the tree: see `unlink`.
-            page.life = if self.memory.keeps_lines() { life(guard.line()) } else { 1 };
+            // Where no page leaves the tree, no operation has the address of a new page.
+            page.life = if self.unlinks() { life(guard.line()) } else { 1 };
             if page.life > 1 {
                 used.push(guard);
             } else {
@@ -109,12 +116,24 @@ impl<M: CoherentMemory> Tree<M> {
         let stamp = LeafStamp::load(guard.words());
         self.stamp_image(&right, stamp.inherited());
 
-        let mut new = vec![NewPage { addr: right_addr, image: right, filled: false, life: 0 }];
+        let mut new = vec![NewPage {
+            addr: right_addr,
+            image: right,
+            filled: false,
+            persisted: false,
+            life: 0,
+        }];
         let rest = if is_root {
             let left_addr = cursor.spares[1].addr();
             strict_assert_ne!(left_addr, right_addr, "two halves in one line");
             self.stamp_image(&left, stamp.inherited());
-            new.push(NewPage { addr: left_addr, image: left, filled: false, life: 0 });
+            new.push(NewPage {
+                addr: left_addr,
+                image: left,
+                filled: false,
+                persisted: false,
+                life: 0,
+            });
             self.root_over(level + 1, left_addr, &split.separator, right_addr).map_err(broken)?
         } else {
             left
@@ -129,6 +148,10 @@ impl<M: CoherentMemory> Tree<M> {
                 return Err(stop);
             }
         };
+        if self.memory.persists() && prepared.0.iter().any(|page| !page.persisted) {
+            cursor.prepared = Some(prepared);
+            return Ok(Progress::Persist);
+        }
         for guard in &mut used {
             let page = prepared.0.iter_mut().find(|page| page.addr == guard.addr());
             page.into_iter().for_each(|page| self.write_new(page, guard));
@@ -158,7 +181,8 @@ impl<M: CoherentMemory> Tree<M> {
         if cursor.key >= split.separator.as_slice() {
             cursor.at.turn(right_addr, Some(level));
         }
-        let post = Post { level: level + 1, separator: split.separator, child: right_addr };
+        let (level, separator, child) = (level + 1, split.separator, right_addr);
+        let post = Post { level, separator, child, cut: addr };
         Ok(Progress::Split(Some(post)))
     }
 

@@ -111,12 +111,18 @@ impl<M: CoherentMemory> Tree<M> {
         }
     }
 
+    /// Whether pages leave the tree. Where lines do not stay, three lines are never here at one
+    /// time. Where a death may return each of the three pages to an older version by itself, the
+    /// step is no step.
+    pub(super) fn unlinks(&self) -> bool {
+        self.memory.keeps_lines() && !self.memory.persists()
+    }
+
     /// Takes empty pages out of the tree and frees their lines. An error is ignored: the removal is
     /// done, and a later one does what is left.
     async fn clean_up(&self, key: &[u8], is_empty: bool) {
         let met = self.leaving.take_met();
-        if !self.memory.keeps_lines() {
-            // Three lines are never here at one time.
+        if !self.unlinks() {
             return;
         }
         if is_empty {

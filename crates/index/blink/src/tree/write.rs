@@ -88,7 +88,10 @@ impl<M: CoherentMemory> Tree<M> {
             match progress {
                 Progress::Done(result) => break result,
                 Progress::Split(Some(post)) => self.post(post).await?,
-                Progress::Split(None) | Progress::Spares(_) | Progress::Gone => {}
+                Progress::Split(None)
+                | Progress::Spares(_)
+                | Progress::Persist
+                | Progress::Gone => {}
             }
         };
         if let Some(missing) = cursor.at.missing.take() {
@@ -118,6 +121,14 @@ impl<M: CoherentMemory> Tree<M> {
                     drop(_ticket.take());
                     while cursor.spares.len() < wanted {
                         cursor.spares.push(self.spare().await?);
+                    }
+                }
+                Ok(Progress::Persist) => {
+                    drop(_ticket.take());
+                    let prepared = cursor.prepared.iter_mut().flat_map(|prepared| &mut prepared.0);
+                    for page in prepared.filter(|page| page.filled && !page.persisted) {
+                        self.memory.persist(page.addr).await?;
+                        page.persisted = true;
                     }
                 }
                 Ok(progress) => return Ok(progress),
@@ -277,7 +288,12 @@ impl<M: CoherentMemory> Tree<M> {
     /// may split pages of that level, whose halves are posted to the next level, and so on.
     async fn post(&self, post: Post) -> Result<(), TreeError> {
         let mut posts = vec![post];
-        while let Some(post) = posts.last() {
+        while let Some(post) = posts.last_mut() {
+            let cut = std::mem::replace(&mut post.cut, GlobalAddr::NULL);
+            if !cut.is_null() {
+                self.memory.persist(cut).await?;
+            }
+            let post = &*post;
             let child = Some(post.child);
             let mut cursor = Cursor { child, ..self.cursor(&post.separator, post.level) };
             let mut change =
@@ -292,7 +308,7 @@ impl<M: CoherentMemory> Tree<M> {
                     posts.pop();
                 }
                 Progress::Gone => drop(posts.pop()),
-                Progress::Spares(_) => {}
+                Progress::Spares(_) | Progress::Persist => {}
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The tests of `latchwork-blink`, as one program.
 
 mod concurrent;
+mod deaths;
 mod faults;
 mod leaves;
 mod model;

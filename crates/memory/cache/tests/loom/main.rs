@@ -102,6 +102,38 @@ fn a_copy_that_becomes_exclusive_and_is_written_harms_no_reader() {
     });
 }
 
+/// A copy between two writes is whole, and what it lacks stays dirty. A read that began before it
+/// validates.
+#[test]
+fn a_copy_between_writes_has_what_it_counts_as_clean() {
+    loom::model(|| {
+        let cache = full(1, Ownership::Exclusive);
+        let writer = thread::spawn({
+            let cache = cache.clone();
+            move || {
+                while !write(&cache, line(0), 1) {
+                    yield_now();
+                }
+            }
+        });
+        let id = cache.find(line(0)).expect("attached");
+        let (frame, words) = (cache.frame(id), cache.line(id));
+        let first = LINE_HEADER / 8;
+        let copied = frame.between_writes(|| {
+            let dirty = frame.dirty();
+            frame.set_dirty(DirtyBounds::EMPTY);
+            (words.word(first), words.word(first + 1), dirty)
+        });
+        writer.join().unwrap();
+        if let Some((one, two, dirty)) = copied {
+            assert_eq!(one, two, "the copy is torn");
+            assert_eq!(one == 0, dirty.is_empty(), "bytes and bounds belong together");
+            assert_eq!(one == 0, !frame.dirty().is_empty(), "what is not in the copy is dirty");
+        }
+        assert!(frame.dirty().is_empty() == copied.is_some_and(|(one, ..)| one == 1));
+    });
+}
+
 /// The frame of line 0 is given to line 1, whose bytes `fill` writes.
 fn hand_the_frame_on(fill: impl Fn(Arc<Cache>, FrameId) + Copy + Send + Sync + 'static) {
     hand_the_frame_on_beside(fill, |cache, addr| cache.try_read(addr));

@@ -100,6 +100,10 @@ impl Line {
                 self.report_settled(out);
                 self.pass_on(to, out);
             }
+            // What is queued is served next.
+            WordOp::Persist => {
+                strict_assert!(old.exclusive() == Some(self.me), "only the holder writes back");
+            }
             WordOp::Inherit(word) => self.inherited(rules, word, old, out),
             WordOp::Undo => {}
         }

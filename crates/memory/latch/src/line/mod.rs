@@ -177,6 +177,20 @@ impl Line {
         self.phase == Phase::StandingBack
     }
 
+    /// Whether [`Event::Persist`] begins a write-back now: this node is the holder, its line is
+    /// settled (R4), and nothing else is in flight (R1).
+    pub fn can_persist(&self) -> bool {
+        self.hold == Hold::Exclusive && self.phase == Phase::Rest && !self.unsettled
+    }
+
+    /// The operation in flight, if it writes changes back.
+    pub fn writing_back(&self, rules: &Rules) -> Option<WordOp> {
+        match self.phase {
+            Phase::Operating(op) if op.writes_back(rules) => Some(op),
+            _ => None,
+        }
+    }
+
     /// Takes one event, and appends the resulting actions to `out`.
     pub fn step(
         &mut self,
@@ -193,6 +207,12 @@ impl Line {
             Event::Want(want) => self.want = self.want.max(Some(want)),
             Event::Evict => {
                 self.evict(copy, out);
+                return strict_check!(self, rules);
+            }
+            Event::Persist => {
+                if self.can_persist() {
+                    self.start(WordOp::Persist, out);
+                }
                 return strict_check!(self, rules);
             }
             Event::Completed { op, old } => self.completed(rules, op, old, copy, out),
@@ -247,6 +267,7 @@ impl Line {
                 WordOp::Downgrade | WordOp::DowngradeFor(_) => Hold::Shared,
                 WordOp::ReleaseShared | WordOp::ReleaseExclusive | WordOp::Undo => Hold::Nothing,
                 WordOp::HandOver(_) => Hold::Nothing,
+                WordOp::Persist => Hold::Exclusive,
                 WordOp::Inherit(_) => hold,
             },
             Phase::Pledged { .. } | Phase::StandingBack => Hold::Nothing,

@@ -11,13 +11,14 @@ pub(crate) struct Client {
     pub(crate) locks: bool,
     pub(crate) no_wait: bool,
     pub(crate) mortal: bool,
+    pub(crate) persists: bool,
 }
 
 impl Client {
     const fn new(id: u8, reads: bool, writes: bool) -> Self {
         let (evicts, escalates) = (true, true);
-        let (locks, no_wait, mortal) = (false, false, false);
-        Client { id, reads, writes, evicts, escalates, locks, no_wait, mortal }
+        let (locks, no_wait, mortal, persists) = (false, false, false, false);
+        Client { id, reads, writes, evicts, escalates, locks, no_wait, mortal, persists }
     }
 
     /// Only reads.
@@ -50,6 +51,12 @@ impl Client {
     /// Does not wait for locks of other nodes.
     pub(crate) const fn no_wait(mut self) -> Self {
         self.no_wait = true;
+        self
+    }
+
+    /// Also writes changes back in place, at any time.
+    pub(crate) const fn persisting(mut self) -> Self {
+        self.persists = true;
         self
     }
 

@@ -13,6 +13,7 @@
 //!   recovery.rs, recovered.rs    the steps of a recovery from a death, and what holds with it;
 //!                recovery_rows.rs: what becomes of each state at a death;
 //!                round.rs: the places of nodes in it
+//!   persisted.rs changes that are written back in place
 //!   locks.rs     locks of transactions, which keep a line: single runs, and searches
 //!   larger.rs    searches that take long
 //!   story.rs     a path as text
@@ -34,6 +35,7 @@ mod graph;
 mod larger;
 mod locks;
 mod names;
+mod persisted;
 mod questions;
 mod races;
 mod recovered;

@@ -10,7 +10,7 @@ use crate::world::Breach;
 
 // ---- what holds ---------------------------------------------------------------------------------
 
-fn recovering(clients: &[Client], priority_max: u8) -> [(&'static str, Setting); 2] {
+pub(crate) fn recovering(clients: &[Client], priority_max: u8) -> [(&'static str, Setting); 2] {
     let setting = Setting::discipline(clients, priority_max).recovering();
     [("releases", setting.clone()), ("takeover", setting.with_takeover())]
 }
@@ -144,7 +144,7 @@ fn breaching(clients: &[Client], breach: Breach) -> Setting {
 }
 
 /// The same with only those properties that a user would notice.
-fn noticed(setting: Setting) -> Setting {
+pub(crate) fn noticed(setting: Setting) -> Setting {
     Setting { demand: Demand::Data, ..setting }
 }
 

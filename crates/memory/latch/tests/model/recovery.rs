@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    fn contents(&mut self) -> impl Iterator<Item = &mut Bytes> {
+    pub(crate) fn contents(&mut self) -> impl Iterator<Item = &mut Bytes> {
         let in_nodes = self.nodes.iter_mut().flat_map(|Node { frame, flights, .. }| {
             let in_flights = flights.iter_mut().flat_map(|flight| {
                 let Flight { bytes, source, .. } = flight;

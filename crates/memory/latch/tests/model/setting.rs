@@ -57,6 +57,7 @@ pub(crate) enum Step {
     Lock { at: u8, want: Want },
     Unlock { at: u8 },
     Evict { at: u8 },
+    Persist { at: u8 },
     Retry { at: u8 },
     Progress { at: u8, flight: u8 },
     Fail { at: u8, flight: u8 },
@@ -155,7 +156,7 @@ impl Setting {
             Step::Evict { .. } => !self.rules.invalidate,
             Step::Want { .. } | Step::Reserve { .. } | Step::Write { .. } => false,
             Step::Fail { .. } | Step::Renege { .. } | Step::Lock { .. } => false,
-            Step::Die { .. } => false,
+            Step::Die { .. } | Step::Persist { .. } => false,
             Step::Recover(_) => true,
         }
     }
@@ -203,6 +204,10 @@ impl Setting {
                 && hold == Hold::Exclusive
             {
                 steps.push(Step::Lock { at, want: Want::Exclusive });
+            }
+            let changed = node.frame.dirty || !self.recovers;
+            if client.persists && changed && node.line.can_persist() {
+                steps.push(Step::Persist { at });
             }
             if node.pausing {
                 steps.push(Step::Retry { at });
@@ -255,6 +260,7 @@ impl Setting {
             Step::Lock { at, want } => next.lock(rules, at.into(), want),
             Step::Unlock { at } => next.unlock(at.into()),
             Step::Evict { at } => next.evict(rules, at.into()),
+            Step::Persist { at } => next.persist(rules, at.into()),
             Step::Retry { at } => next.retry(rules, at.into()),
             Step::Fail { at, flight } => next.fail(at.into(), flight.into()),
             Step::Die { at, lost } => next.die(at.into(), lost),

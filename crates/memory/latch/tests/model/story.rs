@@ -37,6 +37,7 @@ fn happening(world: &World, step: Step) -> String {
         Step::Lock { at, want } => format!("{:?} locks the line {want:?}", id(at)),
         Step::Unlock { at } => format!("{:?} unlocks the line", id(at)),
         Step::Evict { at } => format!("{:?} evicts the line", id(at)),
+        Step::Persist { at } => format!("{:?} writes its changes back in place", id(at)),
         Step::Retry { at } => format!("{:?} tries again", id(at)),
         Step::Progress { at, flight } => {
             let Flight { op, stage, .. } =

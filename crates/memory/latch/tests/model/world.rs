@@ -122,6 +122,8 @@ pub(crate) enum Fault {
     TookUnpledged(ComputeNodeId),
     /// A node gave a second pledge, or got a report without a pledge.
     PledgesMixedUp(ComputeNodeId),
+    /// A persist has ended, and memory lacks what its node had written when it began.
+    NotPersisted(ComputeNodeId),
     /// The word did not show the outcome of an operation.
     Untold(ComputeNodeId, WordOp),
     /// An assertion of the machine failed.
@@ -195,6 +197,8 @@ pub(crate) enum Breach {
     DropsUnsettledCopy,
     /// A node that has pledged to the dead node takes its copy back, and does not look at the word.
     RestoresBlindly,
+    /// A persist whose connection failed counts as done.
+    PersistsOnce,
     /// The word is mended by an addition of what it should lose.
     MendsByAddition,
 }
@@ -295,6 +299,11 @@ impl World {
         self.feed(rules, at, Event::Evict, Bytes::Stale);
     }
 
+    /// Local code or the engine has the changes written back in place.
+    pub(crate) fn persist(&mut self, rules: &Rules, at: usize) {
+        self.feed(rules, at, Event::Persist, Bytes::Stale);
+    }
+
     /// The back-off is over.
     pub(crate) fn retry(&mut self, rules: &Rules, at: usize) {
         self.nodes[at].pausing = false;
@@ -353,7 +362,9 @@ impl World {
                     WordVerb::CompareSwap { expected, desired } if self.word == expected => desired,
                     WordVerb::CompareSwap { .. } => self.word,
                 };
-                moving.source = Bytes::Stale;
+                if moving.op != WordOp::Persist {
+                    moving.source = Bytes::Stale;
+                }
                 // The bytes that a refused node reads are never used.
                 if has_acquired(moving, id) {
                     moving.bytes = self.memory;
@@ -362,7 +373,10 @@ impl World {
             }
             Stage::Inspect => match self.inspect(moving.op, id) {
                 Some(WordProbe::Over { old }) => {
-                    (moving.old, moving.source, moving.stage) = (old, Bytes::Stale, Stage::Report);
+                    (moving.old, moving.stage) = (old, Stage::Report);
+                    if moving.op != WordOp::Persist {
+                        moving.source = Bytes::Stale;
+                    }
                     if has_acquired(moving, id) {
                         moving.bytes = self.memory;
                     }
@@ -378,6 +392,9 @@ impl World {
             },
             Stage::Report => {
                 self.nodes[at].flights.remove(flight);
+                if moving.op == WordOp::Persist {
+                    self.persisted(id, moving.source);
+                }
                 if self.breach == Some(Breach::ReleasesItself) && moving.op == WordOp::ReleaseShared
                 {
                     return;
@@ -398,6 +415,18 @@ impl World {
         flights.retain(|flight| !*dead || flight.is_under_way());
     }
 
+    /// A persist has ended that began with this content. From now on it counts as seen: no death
+    /// may undo it.
+    fn persisted(&mut self, by: ComputeNodeId, content: Bytes) {
+        if self.memory < content {
+            self.blame(Fault::NotPersisted(by));
+        }
+        if self.recovery.is_some() {
+            self.contents().filter(|bytes| **bytes < content).for_each(|b| *b = Bytes::Stale);
+            self.wire.sort_unstable();
+        }
+    }
+
     /// A takeover that succeeds clears only bits that are pledged to its sender, and its own bit.
     fn check_takeover(&mut self, op: WordOp, by: ComputeNodeId) {
         if op.expected(by) != Some(self.word) || matches!(op, WordOp::Inherit(_)) {
@@ -416,7 +445,13 @@ impl World {
     }
 
     fn inspect(&self, op: WordOp, by: ComputeNodeId) -> Option<WordProbe> {
-        if self.blind { Some(WordProbe::Again) } else { op.inspect(by, self.word) }
+        match (self.breach, op) {
+            _ if self.blind => Some(WordProbe::Again),
+            (Some(Breach::PersistsOnce), WordOp::Persist) => {
+                Some(WordProbe::Over { old: self.word })
+            }
+            _ => op.inspect(by, self.word),
+        }
     }
 
     /// The connection fails during an operation: landed parts stay, and the rest never lands.
@@ -425,7 +460,10 @@ impl World {
         let failed = &mut self.nodes[at].flights[flight];
         // The atomic has landed. Only the fabric knows that, so the node loses its result.
         if failed.stage == Stage::Report {
-            (failed.old, failed.source) = (LatchWord::FREE, Bytes::Stale);
+            failed.old = LatchWord::FREE;
+            if failed.op != WordOp::Persist {
+                failed.source = Bytes::Stale;
+            }
         }
         (failed.bytes, failed.stage) = (Bytes::Stale, Stage::Inspect);
     }
@@ -629,7 +667,7 @@ fn is_misapplied(word: LatchWord, op: WordOp, me: ComputeNodeId) -> bool {
         | WordOp::TakeOver(_)
         | WordOp::UpgradeOver(_)
         | WordOp::Inherit(_) => false,
-        WordOp::ReleaseExclusive | WordOp::HandOver(_) => !owner,
+        WordOp::ReleaseExclusive | WordOp::HandOver(_) | WordOp::Persist => !owner,
         WordOp::Downgrade => !owner || own_bit,
         WordOp::DowngradeFor(reader) => !owner || own_bit || word.shared().contains(reader),
     }

@@ -22,6 +22,7 @@ mod many;
 mod messages;
 mod order;
 mod pauses;
+mod persist;
 mod repeats;
 mod stage;
 mod sweeps;
