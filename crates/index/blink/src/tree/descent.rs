@@ -68,6 +68,16 @@ impl Descent {
         Ok(())
     }
 
+    /// Takes the last visit back: the page was not here, and comes next again. [`Rounds`] bounds how
+    /// often.
+    ///
+    /// [`Rounds`]: super::descend::Rounds
+    #[cold]
+    pub(super) fn not_visited(&mut self, need: Stop) -> Stop {
+        self.visits -= 1;
+        need
+    }
+
     /// Continues at the page to which `turn` leads.
     pub(super) fn follow(&mut self, turn: Turn) {
         self.sure = true;
