@@ -68,10 +68,8 @@ impl Descent {
         Ok(())
     }
 
-    /// Takes the last visit back: the page was not here, and comes next again. [`Rounds`] bounds how
-    /// often.
-    ///
-    /// [`Rounds`]: super::descend::Rounds
+    /// Takes the last visit back: the page was not here, and comes next again.
+    /// [`Rounds`](super::descend::Rounds) bounds how often.
     #[cold]
     pub(super) fn not_visited(&mut self, need: Stop) -> Stop {
         self.visits -= 1;
