@@ -107,7 +107,7 @@ impl<M: CoherentMemory> Tree<M> {
                 Ok(Visit::Turn(turn)) => at.follow(turn),
                 Ok(Visit::Arrived(result)) => return Ok(result),
                 Err(Stop::Broken(_, what)) => at.again(self.root, what)?,
-                Err(need) => return Err(need),
+                Err(need) => return Err(at.not_visited(need)),
             }
         }
     }
@@ -121,7 +121,7 @@ impl<M: CoherentMemory> Tree<M> {
                 Ok(Some(turn)) => at.follow(turn),
                 Ok(None) => break,
                 Err(Stop::Broken(_, what)) => at.again(self.root, what)?,
-                Err(need) => return Err(need),
+                Err(need) => return Err(at.not_visited(need)),
             }
         }
         Ok(())

@@ -70,6 +70,14 @@ impl Descent {
         Ok(())
     }
 
+    /// Takes the last visit back: the page was not here, and comes next again.
+    /// [`Rounds`](super::descend::Rounds) bounds how often.
+    #[cold]
+    pub(super) fn not_visited(&mut self, need: Stop) -> Stop {
+        self.visits -= 1;
+        need
+    }
+
     /// Continues at the page to which `turn` leads.
     pub(super) fn follow(&mut self, turn: Turn) {
         self.sure = true;
