@@ -27,8 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_micros(500);
 
 impl WorkerCore {
     /// Copies the dirty bytes of the line in frame `id`, or with `whole` all its bytes, and counts
-    /// the line as clean. This node holds the line exclusively. Call this under the lock of the line's shard. `None`, and the line
-    /// stays dirty: a writer is in the latch, or no slot is free.
+    /// the line as clean. This node holds the line exclusively. Call this under the lock of the
+    /// line's shard. `None`, and the line stays dirty: a writer is in the latch, or no slot is
+    /// free.
     pub fn copy_in_place(
         &self,
         addr: GlobalAddr,
