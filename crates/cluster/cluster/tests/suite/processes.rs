@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
+use latchwork_cache::WriteGuard;
 use latchwork_cluster::{
     ClusterConfig, JoinError, Joined, Member, MemoryHost, Protocol, Transport,
 };
@@ -65,7 +66,12 @@ impl Place {
         self.child_as(Protocol::default().name())
     }
 
-    /// A compute node of this protocol, or a memory node.
+    /// A compute node of a cluster that recovers the lines of dead nodes.
+    fn join_surviving(&self) -> Joined {
+        join(surviving(), self.directory(), self.transport, LONG).expect("it joins")
+    }
+
+    /// A compute node of this protocol, one of such a cluster ([`SURVIVES`]), or a memory node.
     fn child_as(&self, role: &str) -> Process {
         Process::start(&format!("{}\n{}\n{role}", self.directory(), self.transport))
     }
@@ -81,6 +87,17 @@ fn host(directory: &str, name: &str) -> MemoryHost {
 fn config() -> ClusterConfig {
     let mut config = small(1, 1, 32, 1);
     config.node.deadline = Duration::from_secs(5);
+    config
+}
+
+/// The role of a child in a cluster that recovers the lines of dead nodes.
+const SURVIVES: &str = "survives";
+
+/// Accesses wait for longer than the lease of a node that fails.
+fn surviving() -> ClusterConfig {
+    let mut config = config();
+    config.selcc.survive = true;
+    config.node.deadline = LIMIT;
     config
 }
 
@@ -121,8 +138,8 @@ fn join(
 
 /// One memory node, which answers each line by its name; or one compute node. The compute node
 /// answers each command by one line. The commands are: `node`; `write ADDRESS VALUE`, which posts a
-/// verb; `enter`, which begins an operation that never ends; `allocate N`, which keeps all lines;
-/// `leave`.
+/// verb; `change ADDRESS VALUE`, which writes the first word of a line; `enter`, which begins an
+/// operation that never ends; `allocate N`, which keeps all lines; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -135,7 +152,10 @@ fn what_a_child_process_does() {
         }
         return;
     }
-    let config = ClusterConfig { protocol: role.parse().expect("a protocol"), ..config() };
+    let config = match role {
+        SURVIVES => surviving(),
+        _ => ClusterConfig { protocol: role.parse().expect("a protocol"), ..config() },
+    };
     let joined = join(config, directory, transport, SHORT).expect("it joins");
     let (line, lines) = channel();
     thread::spawn(move || {
@@ -176,6 +196,10 @@ async fn obey(member: Member, lines: &Mutex<Receiver<String>>, membership: &Memb
             "write" => {
                 let port = member.memory.port();
                 let end = port.write_word(GlobalAddr::from_bits(number(1)), number(2)).await;
+                end.map_or_else(|error| error.to_string(), |()| "done".to_owned())
+            }
+            "change" => {
+                let end = change(&member, GlobalAddr::from_bits(number(1)), number(2)).await;
                 end.map_or_else(|error| error.to_string(), |()| "done".to_owned())
             }
             "enter" => {
@@ -373,6 +397,82 @@ fn a_miss_to_a_killed_memory_node_ends_at_its_deadline() {
         let _ = joined.run(async |member| *told.lock() = Some(misses(member).await));
         let (error, took) = told.into_inner().expect("the body ends");
         assert!(took < 2 * config().node.deadline, "{transport} {protocol}: {took:?}: {error}");
+    }
+}
+
+async fn change(member: &Member, line: GlobalAddr, value: u64) -> Result<(), MemoryError> {
+    let write = |guard: &mut WriteGuard<'_>| {
+        guard.words().set_u64(0, value);
+        guard.mark_dirty(0..8);
+    };
+    member.memory.write(line, write).await
+}
+
+/// A killed node held lines: some that another node has seen, and some with changes that no other
+/// node has seen. Both survivors get all of them, with what a living node has seen or later. Two
+/// nodes die, one after the other.
+#[test]
+fn the_lines_of_a_killed_node_come_back() {
+    for transport in ["tcp", "shm"] {
+        let place = Place::new(transport);
+        let _memory = place.memory();
+        let survivors = [place.join_surviving(), place.join_surviving()];
+        let lines = survivors[0].run(async |member| {
+            let mut lines = Vec::new();
+            for _ in 0..12 {
+                let line = member.memory.allocate().await.expect("room");
+                change(&member, line, 1).await.expect("it is there");
+                lines.push(line);
+            }
+            lines
+        });
+        let lines = lines.expect("no worker fails").remove(0);
+        let look = |at: usize, lines: &[GlobalAddr]| -> Vec<u64> {
+            let values = survivors[at].run(async |member| {
+                let mut values = Vec::new();
+                for line in lines {
+                    let read = member.memory.read(*line, |words| words.u64(0));
+                    values.push(read.await.expect("no access of a survivor fails"));
+                }
+                values
+            });
+            values.expect("no worker fails").remove(0)
+        };
+        let mut least = 1;
+        for _ in 0..2 {
+            let mut child = place.child_as(SURVIVES);
+            let node = child.node();
+            let mut tell = |line: GlobalAddr, value: u64| {
+                assert_eq!(child.ask(&format!("change {} {value}", line.bits())), "done");
+            };
+            lines.iter().for_each(|line| tell(*line, least + 1));
+            let (seen, unseen) = lines.split_at(6);
+            assert_eq!(look(1, &seen[..3]), vec![least + 1; 3]);
+            seen[..3].iter().for_each(|line| tell(*line, least + 2));
+            child.signal(Signal::KILL);
+            // The accesses begin before the survivors know of the death.
+            let values = look(0, &lines);
+            assert!(
+                values[..3].iter().all(|value| (least + 1..=least + 2).contains(value)),
+                "{values:?}"
+            );
+            assert!(
+                values[3..].iter().all(|value| (least..=least + 1).contains(value)),
+                "{values:?}"
+            );
+            assert_eq!(look(1, unseen), values[6..]);
+            wait_for(survivors[0].membership(), node, MemberState::Dead);
+            least += 10;
+            let changed = survivors[1].run(async |member| {
+                for line in &lines {
+                    change(&member, *line, least).await.expect("no access of a survivor fails");
+                }
+            });
+            changed.expect("no worker fails");
+        }
+        for survivor in survivors {
+            survivor.leave().expect("nothing is in the way");
+        }
     }
 }
 
