@@ -49,6 +49,11 @@ pub(crate) async fn take(
                 && matches!(handle.timeout(deadline, mend).await, Ok(Ok(())))
         }
         RecoveryStep::Close => {
+            // All answers that living nodes have sent before they drained are handled first.
+            node.drain();
+            if !comes(handle, deadline, || node.is_step_over()).await {
+                return false;
+            }
             node.close(dead);
             comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
         }

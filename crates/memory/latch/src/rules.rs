@@ -61,6 +61,9 @@ pub struct Rules {
     /// memory is at least as new as the exclusive holder got the line, and the death of the holder
     /// takes only what that node wrote alone. Off: the changes travel with the line.
     pub survive: bool,
+    /// A line looks at its word to resolve what a dead node has left open. Off: an unsettled line
+    /// counts as settled, and a pledged copy as not taken. Has no effect without `survive`.
+    pub looks: bool,
     /// The dead nodes that words may still name. At [`Event::Lost`](crate::Event::Lost) all that
     /// this node waits for has been with one of them.
     pub gone: NodeSet,
@@ -85,6 +88,7 @@ impl Rules {
         starved_at: 2,
         travelling_max: TRAVELLING_MAX as u8,
         survive: false,
+        looks: true,
         gone: NodeSet::EMPTY,
         quiet: false,
     };

@@ -102,7 +102,7 @@ impl Selcc {
                     // dead or has left, or waits until its deadline.
                     None if reports => {}
                     // The round about the receiver, which is dead, closes what depended on it.
-                    None if rules.survive && to_peer && error.is_of_target() => {}
+                    None if self.settings.survive && to_peer && error.is_of_target() => {}
                     None => site.local.fail(error),
                 }
             }
@@ -110,7 +110,7 @@ impl Selcc {
         site.in_flight.actions.replace(actions);
         match unasked {
             None => {}
-            Some((nodes, _)) if rules.survive => self.got_no_request(site, nodes),
+            Some((nodes, _)) if self.settings.survive => self.got_no_request(site, nodes),
             Some((nodes, error)) => self.cannot_ask(site, nodes, error),
         }
         if let Some(until) = held
@@ -227,7 +227,8 @@ impl Selcc {
                 LatchMessage::Request(request)
             }
             LatchMessage::Request(_)
-                if (node.settings().heeds_the_gone || self.rules.survive) && node.is_gone(to) =>
+                if (node.settings().heeds_the_gone || self.settings.survive)
+                    && node.is_gone(to) =>
             {
                 let target = Target::Compute(to, node.arena().0);
                 return Err(VerbError::Unreachable { target });

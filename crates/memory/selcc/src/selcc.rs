@@ -36,13 +36,17 @@ impl Selcc {
         if let Some(plant) = settings.plant {
             plant(&mut policy.rules);
         }
-        Selcc { policy, rules: policy.rules(node, &settings), settings }
+        let mut rules = policy.rules(node, &settings);
+        if let Some(plant) = settings.plant {
+            plant(&mut rules);
+        }
+        Selcc { policy, rules, settings }
     }
 
     /// The rules for the next step of a line.
     #[inline]
     pub(crate) fn rules_now(&self, node: &NodeCore) -> Rules {
-        match self.rules.survive {
+        match self.settings.survive {
             true => Rules {
                 gone: NodeSet::from_bits(node.gone()),
                 quiet: node.is_quiet(),
@@ -135,7 +139,7 @@ impl CoherenceProtocol for Selcc {
     }
 
     fn unsent(&self, site: &mut LatchSite<'_>, to: ComputeNodeId, error: VerbError) {
-        match self.rules.survive {
+        match self.settings.survive {
             true => self.got_no_request(site, NodeSet::of(to)),
             false => self.cannot_ask(site, NodeSet::of(to), error),
         }
@@ -147,12 +151,12 @@ impl CoherenceProtocol for Selcc {
 
     #[inline]
     fn survives(&self) -> bool {
-        self.rules.survive
+        self.settings.survive
     }
 
     fn peer_gone(&self, site: &mut LatchSite<'_>, peer: ComputeNodeId) {
         // With `survive` the round about the peer closes the requests.
-        if !self.rules.survive {
+        if !self.settings.survive {
             fail_for_gone(self, site, peer);
         }
     }

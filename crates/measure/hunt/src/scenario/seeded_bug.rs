@@ -93,6 +93,13 @@ pub enum SeededBug {
     IgnoresFenceKeys,
     /// A key is absent if a torn leaf does not show it.
     TrustsTornLeaves,
+    /// A hand-over does not write its changes back, although the lines of dead nodes are recovered.
+    /// This bug and the next two have an effect only with the setting `survive`.
+    KeepsChanges,
+    /// A node takes a dead node out of the latch words before the others have let go of it.
+    SweepsEarly,
+    /// A line that waits for a dead node does not look at its word.
+    TrustsTheDead,
     /// A transaction does not notice rows that come or go where it has looked. This bug and those
     /// below have an effect only in the workload with transactions over a table.
     OverlooksPhantoms,
@@ -106,7 +113,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 41] = [
+    pub const ALL: [SeededBug; 44] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -144,6 +151,9 @@ impl SeededBug {
         SeededBug::ReleasesLocksFirst,
         SeededBug::IgnoresFenceKeys,
         SeededBug::TrustsTornLeaves,
+        SeededBug::KeepsChanges,
+        SeededBug::SweepsEarly,
+        SeededBug::TrustsTheDead,
         SeededBug::OverlooksPhantoms,
         SeededBug::SkipsRowValidation,
         SeededBug::DropsReadLocks,
@@ -157,6 +167,8 @@ impl SeededBug {
             SeededBug::NoSettling => *plant = Some(|rules| rules.settle = false),
             SeededBug::NoRegisteredWait => *plant = Some(|rules| rules.registered_wait = false),
             SeededBug::NoBinding => *plant = Some(|rules| rules.binding = false),
+            SeededBug::KeepsChanges => *plant = Some(|rules| rules.survive = false),
+            SeededBug::TrustsTheDead => *plant = Some(|rules| rules.looks = false),
             SeededBug::NeverGivesUp => *plant = Some(|rules| rules.invalidate = false),
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,

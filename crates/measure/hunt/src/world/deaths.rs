@@ -23,7 +23,7 @@ use latchwork_workload::random::WorkloadRandom;
 
 use super::injected_faults::Strike;
 use super::order::{self, Due, Order, nodes_of};
-use crate::Scenario;
+use crate::{Scenario, SeededBug};
 
 /// The random stream of the reactions. Reactions have a stream of their own, so that the faults do
 /// not depend on the reactions.
@@ -65,6 +65,8 @@ pub(super) struct Deaths {
     reclaims: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
     /// The steps of recoveries that are due or run.
     steps: RefCell<Vec<Step>>,
+    /// A seeded bug: nodes sweep when they should let go.
+    sweeps_early: bool,
 }
 
 /// A step that `node` takes in the recovery from the death of `dead`, `delay` after it is due.
@@ -86,6 +88,7 @@ impl Deaths {
             machines: RefCell::default(),
             reclaims: RefCell::default(),
             steps: RefCell::default(),
+            sweeps_early: scenario.plant == Some(SeededBug::SweepsEarly),
         }
     }
 
@@ -193,6 +196,10 @@ impl Deaths {
         for Step { node, step, dead, delay, task } in steps.iter_mut() {
             if busy.insert(*node) {
                 machines.begins(SimulatedNode::Compute(*node), order::step(Some(*step), *dead));
+                if self.sweeps_early && *step == RecoveryStep::LetGo {
+                    let early = cluster.recover(*node, (RecoveryStep::Sweep, *dead), *delay);
+                    drop(early.expect("room for one more port"));
+                }
                 let begun = cluster.recover(*node, (*step, *dead), *delay);
                 *task = Some(begun.expect("room for one more port"));
             }

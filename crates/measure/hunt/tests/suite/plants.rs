@@ -53,6 +53,29 @@ fn mourning(seed: u64) -> Scenario {
     Scenario { compute_nodes: 4, deadline_us: 10_000, faults, workload, ..busy(seed) }
 }
 
+/// A busy world in which two nodes die, and their lines are recovered.
+fn recovering(seed: u64) -> Scenario {
+    let faults = FaultPlan {
+        deaths: 2,
+        told_us: 100,
+        until_us: 300,
+        delay_one_in: 20,
+        ..FaultPlan::default()
+    };
+    let settings = [("survive".to_owned(), "on".to_owned())].into();
+    Scenario { deadline_us: 200_000, faults, settings, ..busy(seed) }
+}
+
+/// Lines return to a version that is older than what a living node has read or written, or a node
+/// writes beside another one.
+#[test]
+fn a_recovery_without_one_of_its_rules_undoes_what_others_have_seen() {
+    let checks = [WorldCheck::Linearizability, WorldCheck::Values, WorldCheck::Owners];
+    is_found(SeededBug::KeepsChanges, 30, &checks, recovering);
+    is_found(SeededBug::SweepsEarly, 60, &checks, recovering);
+    is_found(SeededBug::TrustsTheDead, 60, &checks, recovering);
+}
+
 /// The line has two owners. The check of values may detect the lost write of one owner before the
 /// check of owners detects both.
 #[test]

@@ -70,11 +70,17 @@ impl Line {
                 if pausing {
                     self.raise_priority(rules);
                 }
-                copy.lose();
-                self.start(WordOp::Poll, out);
+                if rules.looks {
+                    copy.lose();
+                    self.start(WordOp::Poll, out);
+                } else {
+                    self.hold = Hold::Shared;
+                    copy.restore();
+                }
             }
             _ => {}
         }
+        self.unsettled &= rules.looks;
         if self.unsettled {
             strict_assert!(self.phase == Phase::Rest, "R4: an unsettled line has no operation");
             // Any of them will do as a first guess: the word has the giver's name.
