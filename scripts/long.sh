@@ -2,7 +2,7 @@
 # usage: scripts/long.sh [STEP..]
 # The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
 # named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages
-# matrix fuzz worlds hunt rtree queue txn. Prints a line for each step, keeps its output under
+# matrix fuzz worlds hunt rtree queue txn recovery. Prints a line for each step, keeps its output under
 # target/long, and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the
 # time of each hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the
 # clock draws one, which is printed.
@@ -17,7 +17,7 @@ seed=${LONG_SEED:-$(date +%s%N)}
 out=$target/long
 mkdir -p "$out"
 wanted=" $* "
-known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages matrix fuzz worlds hunt rtree queue txn "
+known=" sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages matrix fuzz worlds hunt rtree queue txn recovery "
 for each; do
     [[ $known == *" $each "* ]] || { echo "long: there is no step $each; there are$known" >&2; exit 2; }
 done
@@ -80,5 +80,7 @@ step hunt hunt
 step rtree hunt --workload rtree
 step queue hunt --workload queue
 step txn hunt --workload txn
+step recovery hunt --workload lines --protocol selcc --set survive=on --compute-nodes 5 \
+    --faults kill=3,told-us=1000,fail=1/50,repeat=1/100,delay=1/50,pause=2
 printf '%5d s  in all, %d failed\n' "$SECONDS" "$failed"
 [ "$failed" -eq 0 ]
