@@ -136,6 +136,8 @@ fn worlds_with_lines_of_every_size_are_clean() {
     for kind in WorkloadKind::ALL {
         let choice = SwarmChoice { workloads: vec![kind], ..SwarmChoice::default() };
         for shift in 9..=16 {
+            // Where nodes die early, no operation of a world may succeed.
+            let mut operations = 0;
             for seed in 0..2 {
                 let scenario = Scenario::from_seed(seed, &choice);
                 let scenario = Scenario { line_size: 1 << shift, ..scenario };
@@ -143,8 +145,9 @@ fn worlds_with_lines_of_every_size_are_clean() {
                 if let Some(failure) = &report.failure {
                     panic!("{failure}\n{}", scenario.to_toml());
                 }
-                assert!(report.operations > 0, "{}", scenario.to_toml());
+                operations += report.operations;
             }
+            assert!(operations > 0, "{kind:?}, lines of {} bytes", 1 << shift);
         }
     }
 }
