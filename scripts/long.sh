@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # usage: scripts/long.sh [STEP..]
-# The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that are
-# named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce pages
-# matrix fuzz worlds hunt rtree queue txn recovery. Prints a line for each step, keeps its output
-# under target/long, and goes on after a failure. Exit status 1 if a step failed. LONG_MINUTES sets the
-# time of each hunt (2), LONG_SEED the first seed of the hunts and of the fuzzer; without it the
-# clock draws one, which is printed.
+# The checks that the gate (.ci/run) leaves out, in some twenty minutes, or only the steps that
+# are named: sockets loom rustdoc mdbook shared-writes instructions libibverbs soft-roce reproduce
+# pages matrix fuzz worlds hunt rtree queue txn recovery. Prints a line for each step, keeps its
+# output under target/long, and goes on after a failure. Exit status 1 if a step failed.
+# LONG_MINUTES sets the time of each hunt (2), LONG_SEED the first seed of the hunts and of the
+# fuzzer; without it the clock draws one, which is printed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
