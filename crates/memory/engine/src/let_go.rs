@@ -45,10 +45,9 @@ impl Node {
         self.core.wake_handler();
     }
 
-    /// Whether a worker has done the task of the present step, and all messages from before have
-    /// arrived.
+    /// Whether workers have done all tasks, and all messages from before have arrived.
     pub fn is_step_over(&self) -> bool {
-        self.core.rounds.task.lock().is_none() && self.core.rounds.is_marked()
+        self.core.rounds.tasks.lock().is_empty() && self.core.rounds.is_marked()
     }
 
     /// Makes the step last until the messages of this moment have arrived, too.
@@ -84,8 +83,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     fn take_part(&self, number: u64) -> bool {
         let rounds = &self.node_core.rounds;
         // The lock is held until the task is done: only then the step has no task.
-        let mut task = rounds.task.lock();
-        let is_done = match *task {
+        let mut tasks = rounds.tasks.lock();
+        let is_done = match tasks.front().copied() {
             None => false,
             Some(Task::LetGo) => {
                 self.let_all_go();
@@ -108,11 +107,11 @@ impl<P: CoherenceProtocol> Inner<P> {
             }
         };
         if is_done {
-            *task = None;
+            tasks.pop_front();
             // Workers may have marked the number already, before the task was done.
             rounds.advance();
         }
-        drop(task);
+        drop(tasks);
         let is_old = |sent: &Sent| sent.round < number;
         let sends = self.core.letters.borrow().iter().any(|(_, sent)| is_old(sent));
         if !sends && !self.node.protocol.has_older(&self.in_flight, number) {

@@ -10,6 +10,7 @@ use latchwork_verbs::{Inbox as _, Subscription as _};
 
 use crate::inner::{Inner, Kept};
 use crate::protocol::CoherenceProtocol;
+use crate::rounds::OUT;
 use crate::worker_core::Role;
 
 /// How often a handler checks for requests that the workers should have served.
@@ -165,7 +166,8 @@ impl<P: CoherenceProtocol> Poller for Pump<P> {
             return false;
         }
         inner.parked.set(true);
-        if inner.core.letters.borrow().is_empty() {
+        let operates = inner.node.protocol.has_older(&inner.in_flight, OUT);
+        if inner.core.letters.borrow().is_empty() && !operates {
             inner.core.mark.set_out();
         }
         inner.count_awake(-1);

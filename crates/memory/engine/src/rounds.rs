@@ -24,17 +24,18 @@
 //! 3. A worker handles a message in the sweep in which it takes the message. The step is over when
 //!    each worker has begun a later sweep. So all of them are handled.
 //!
-//! Workers share a number of the present step. A worker that meets a new number in a sweep, and has
-//! no older message in flight, notes that number in its mark. A parked worker without a message in
-//! flight does nothing, so its mark counts as the latest.
+//! Workers share a number of the present step. A worker that meets a new number in a sweep, and
+//! has no older message in flight, notes that number in its mark. A parked worker with nothing
+//! in flight does nothing, so its mark counts as the latest.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
 use latchwork_verbs::GlobalAddr;
 
-/// The mark of a worker that has left, or that is parked without a message in flight.
-const OUT: u64 = u64::MAX;
+/// The mark of a worker that is parked with nothing in flight, or has not begun.
+pub(crate) const OUT: u64 = u64::MAX;
 
 /// What a worker does for a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +55,9 @@ pub(crate) struct Rounds {
     pub(crate) open: AtomicU64,
     /// The lines that a close has left with something to resolve, until they have resolved it.
     pub(crate) unclear: Mutex<Vec<GlobalAddr>>,
-    /// The task of the present step, until a worker has done it.
-    pub(crate) task: Mutex<Option<Task>>,
+    /// The tasks until a worker has done them. There are several when an attempt at a step has
+    /// ended at its deadline, and the attempt at another step has begun.
+    pub(crate) tasks: Mutex<VecDeque<Task>>,
     marks: Mutex<Vec<Arc<Mark>>>,
 }
 
@@ -88,8 +90,11 @@ impl Rounds {
     }
 
     pub(crate) fn begin(&self, task: Task) {
-        let before = self.task.lock().replace(task);
-        assert!(before.is_none_or(|before| before == task), "two steps: {before:?}, {task:?}");
+        let mut tasks = self.tasks.lock();
+        if !tasks.contains(&task) {
+            tasks.push_back(task);
+        }
+        drop(tasks);
         self.advance();
     }
 
@@ -114,5 +119,22 @@ impl Mark {
 
     pub(crate) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Bug: a panic. Mechanism: an attempt at a step ended at its deadline, because no worker had
+    /// done the task; then the attempt at the step of another dead node began. Fix: both wait.
+    #[test]
+    fn a_task_that_no_worker_has_done_waits_beside_the_next() {
+        let rounds = Rounds::default();
+        for task in [Task::LetGo, Task::Close(1), Task::LetGo, Task::Close(2)] {
+            rounds.begin(task);
+        }
+        assert_eq!(rounds.number(), 4);
+        assert_eq!(*rounds.tasks.lock(), [Task::LetGo, Task::Close(1), Task::Close(2)]);
     }
 }
