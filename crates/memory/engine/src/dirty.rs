@@ -1,7 +1,7 @@
 //! The dirty bytes of a line, on their way to memory.
 
 use latchwork_cache::{DirtyBounds, FrameId};
-use latchwork_verbs::{GlobalAddr, VerbError, Words};
+use latchwork_verbs::{GlobalAddr, VerbError, Words, WorkRequest};
 
 use crate::journal::{JournalSlot, Journaled};
 use crate::worker_core::WorkerCore;
@@ -68,10 +68,21 @@ impl WorkerCore {
         Ok(journaled)
     }
 
+    /// The requests of a write-back of these dirty bytes through their journal slot.
+    pub fn journal_requests(
+        &self,
+        slot: JournalSlot,
+        addr: GlobalAddr,
+        dirty: DirtyBounds,
+    ) -> [WorkRequest; 3] {
+        let own = self.journal.as_ref().expect("a worker whose operation has a journal slot");
+        own.requests(slot, addr, dirty.range())
+    }
+
     /// Returns the journal slot of an operation that is over. `ended`: the operation was applied or
     /// never will be. Otherwise its line may be torn, and only the slot has all bytes: it is never
     /// used again.
-    pub fn give_journal_back(&self, slot: &JournalSlot, ended: bool) {
+    pub fn give_journal_back(&self, slot: JournalSlot, ended: bool) {
         if let Some(own) = &self.journal {
             own.give_back(slot, ended);
         }

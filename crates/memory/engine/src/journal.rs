@@ -48,39 +48,11 @@ impl Queue {
     }
 }
 
-/// A journal slot of an operation, with its image in this node's memory.
-#[derive(Debug)]
+/// A journal slot of an operation.
+#[derive(Clone, Copy, Debug)]
 pub struct JournalSlot {
     node: MemoryNodeId,
-    index: usize,
-    /// The offset of the slot on the memory node.
-    remote: u64,
-    /// What the slot gets.
-    image: LocalBuffer,
-    /// The offset on the memory node of the bytes that change.
-    line: u64,
-}
-
-impl JournalSlot {
-    /// The requests of a write-back through this slot, in their order.
-    ///
-    /// 1. The slot gets the bytes, with its seal.
-    /// 2. The line gets the bytes.
-    /// 3. The slot is cleared. This comes before the atomic of the batch, so an operation that was
-    ///    applied has a clear slot.
-    pub fn requests(&self) -> [WorkRequest; 3] {
-        let head = SLOT_HEAD as u32;
-        let changes = LocalBuffer {
-            offset: self.image.offset + u64::from(head),
-            len: self.image.len - head,
-            ..self.image
-        };
-        [
-            WorkRequest::Write { remote: self.remote, local: self.image },
-            WorkRequest::Write { remote: self.line, local: changes },
-            WorkRequest::WriteWord { remote: self.remote, value: 0 },
-        ]
-    }
+    index: u32,
 }
 
 /// How a write-back uses the journal.
@@ -145,7 +117,7 @@ impl WorkerJournal {
         let node = line.node();
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(node).or_insert_with(|| self.new_queue(node, port));
-        let (Some((memory, region)), Some(index)) = (&queue.memory, queue.free.pop()) else {
+        let (Some((memory, _)), Some(index)) = (&queue.memory, queue.free.pop()) else {
             return match queue.used {
                 0 => Err(VerbError::Unreachable { target: Target::Memory(node) }),
                 _ => Ok(Journaled::Later),
@@ -157,23 +129,43 @@ impl WorkerJournal {
         let image = memory.words().slice(start..start + len);
         image.slice(SLOT_HEAD..len).copy_from(words.slice(range.clone()));
         self.journal.seal(image, line, range.clone());
-        Ok(Journaled::Slot(JournalSlot {
-            node,
-            index,
-            remote: queue.slots[index],
-            image: LocalBuffer { region: *region, offset: start as u64, len: len as u32 },
-            line: line.offset() + range.start as u64,
-        }))
+        Ok(Journaled::Slot(JournalSlot { node, index: index as u32 }))
+    }
+
+    /// The requests of a write-back of these bytes of `line` through their slot, in their order.
+    ///
+    /// 1. The slot gets the bytes, with its seal.
+    /// 2. The line gets the bytes.
+    /// 3. The slot is cleared. This comes before the atomic of the batch, so an operation that was
+    ///    applied has a clear slot.
+    pub(crate) fn requests(
+        &self,
+        slot: JournalSlot,
+        line: GlobalAddr,
+        range: Range<usize>,
+    ) -> [WorkRequest; 3] {
+        let (queues, index) = (self.queues.borrow(), slot.index as usize);
+        let queue = queues.get(&slot.node).expect("a slot that this journal has given");
+        let (_, region) = queue.memory.as_ref().expect("slots have memory for their images");
+        let (remote, offset) = (queue.slots[index], (index * self.image) as u64);
+        let (head, len) = (SLOT_HEAD as u32, range.len() as u32);
+        let image = LocalBuffer { region: *region, offset, len: head + len };
+        let changes = LocalBuffer { offset: offset + u64::from(head), len, ..image };
+        [
+            WorkRequest::Write { remote, local: image },
+            WorkRequest::Write { remote: line.offset() + range.start as u64, local: changes },
+            WorkRequest::WriteWord { remote, value: 0 },
+        ]
     }
 
     /// Returns the slot of an operation that is over. `ended`: the operation was applied or never
     /// will be. Otherwise the slot is kept for ever.
-    pub(crate) fn give_back(&self, slot: &JournalSlot, ended: bool) {
+    pub(crate) fn give_back(&self, slot: JournalSlot, ended: bool) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
             strict_assert!(queue.used > 0, "a journal slot is returned twice: {slot:?}");
             queue.used -= 1;
             match ended {
-                true => queue.free.push(slot.index),
+                true => queue.free.push(slot.index as usize),
                 false => self.journal.keep(),
             }
             strict_check!(queue);

@@ -117,11 +117,14 @@ impl<P: CoherenceProtocol> Inner<P> {
     #[inline]
     pub(crate) fn operations_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         self.operation_ended(end);
-        while let end @ Some(_) = self.node.protocol.also_ended(&self.in_flight) {
+        while self.node.protocol.survives()
+            && let end @ Some(_) = self.node.protocol.also_ended(&self.in_flight)
+        {
             self.operation_ended(end);
         }
     }
 
+    #[inline]
     fn operation_ended(&self, end: Option<(GlobalAddr, P::End)>) {
         let Some((addr, end)) = end else { return };
         let mut records = self.node.records.shard(addr).lock();

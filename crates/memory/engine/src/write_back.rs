@@ -32,7 +32,8 @@ pub(crate) struct WriteBackRing {
 struct Queue {
     /// `None` when the memory could not be allocated or registered with the fabric.
     memory: Option<(Arc<Region>, RegionKey)>,
-    free: Vec<usize>,
+    /// The offsets of the free slots in that memory.
+    free: Vec<u64>,
 }
 
 impl Queue {
@@ -49,7 +50,6 @@ impl Queue {
 #[derive(Debug)]
 pub struct Slot {
     node: MemoryNodeId,
-    index: usize,
     buffer: LocalBuffer,
 }
 
@@ -92,12 +92,10 @@ impl WriteBackRing {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(node).or_insert_with(|| self.new_queue(port));
         let (memory, region) = queue.memory.as_ref()?;
-        let index = queue.free.pop()?;
-        strict_assert!(index < self.slots, "slot {index} of {}", self.slots);
-        let (offset, len) = ((index * self.line_size) as u64, self.line_size as u32);
-        let start = index * self.line_size + range.start;
+        let (offset, len) = (queue.free.pop()?, self.line_size as u32);
+        let start = offset as usize + range.start;
         memory.words().slice(start..start + range.len()).copy_from(line.slice(range));
-        Some(Slot { node, index, buffer: LocalBuffer { region: *region, offset, len } })
+        Some(Slot { node, buffer: LocalBuffer { region: *region, offset, len } })
     }
 
     fn new_queue(&self, port: &Port) -> Queue {
@@ -106,7 +104,8 @@ impl WriteBackRing {
             let key = port.register(region.clone()).ok()?;
             Some((region, key))
         });
-        let free = if memory.is_some() { (0..self.slots).rev().collect() } else { Vec::new() };
+        let offsets = (0..self.slots).rev().map(|index| (index * self.line_size) as u64);
+        let free = if memory.is_some() { offsets.collect() } else { Vec::new() };
         let queue = Queue { memory, free };
         strict_check!(queue, self.slots);
         queue
@@ -125,13 +124,13 @@ impl WriteBackRing {
     #[inline]
     pub(crate) fn give_back(&self, slot: &Slot) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&slot.node) {
+            let offset = slot.buffer.offset;
             strict_assert!(
-                !queue.free.contains(&slot.index),
-                "slot {} of {:?} is free already",
-                slot.index,
+                !queue.free.contains(&offset),
+                "the slot at {offset} of {:?} is free already",
                 slot.node
             );
-            queue.free.push(slot.index);
+            queue.free.push(offset);
             strict_check!(queue, self.slots);
         }
     }
@@ -152,7 +151,7 @@ mod tests {
         let node = MemoryNodeId(0);
         ring.queues.borrow_mut().insert(node, Queue { memory, free: Vec::new() });
         let buffer = LocalBuffer { region: RegionKey(0), offset: 64, len: 64 };
-        let slot = Slot { node, index: 1, buffer };
+        let slot = Slot { node, buffer };
         ring.give_back(&slot);
         ring.give_back(&slot);
     }

@@ -22,25 +22,37 @@ const HOLD_OFF_OVER: Alarm = Alarm::Protocol(1);
 /// At most this many bytes of a granted line are prefetched.
 const READY_MAX: usize = 4 << 10;
 
-/// Whether only another node depends on this action.
-fn is_report(action: &Action) -> bool {
-    let Action::Send { message, .. } = action else { return false };
-    matches!(
-        message,
-        LatchMessage::Answer { .. }
-            | LatchMessage::Settled { .. }
-            | LatchMessage::Taken { .. }
-            | LatchMessage::GaveUp { .. }
-    )
+/// What an action that failed leaves undone.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// An operation on the word, or a pause.
+    Own,
+    /// An invalidation request of this node to that one.
+    Request(ComputeNodeId),
+    /// A message on which only its receiver depends.
+    Report,
+    /// Any other message.
+    Message,
 }
 
-/// The node to which an action sends an invalidation request of node `me`.
-fn asked_by(action: &Action, me: ComputeNodeId) -> Option<ComputeNodeId> {
-    match action {
-        Action::Send { to, message: LatchMessage::Request(request) } if request.from == me => {
-            Some(*to)
+impl Aim {
+    #[inline]
+    fn of(action: &Action, me: ComputeNodeId) -> Aim {
+        match action {
+            Action::Post(_) | Action::Pause { .. } => Aim::Own,
+            Action::Send { to, message: LatchMessage::Request(request) } if request.from == me => {
+                Aim::Request(*to)
+            }
+            Action::Send {
+                message:
+                    LatchMessage::Answer { .. }
+                    | LatchMessage::Settled { .. }
+                    | LatchMessage::Taken { .. }
+                    | LatchMessage::GaveUp { .. },
+                ..
+            } => Aim::Report,
+            _ => Aim::Message,
         }
-        _ => None,
     }
 }
 
@@ -63,11 +75,18 @@ impl Selcc {
         let held = site.local.frame.and_then(|id| worker.held(id));
         let local_code_first = self.is_local_code_first(site, now);
         let (dirty, held_here) = (site.line.incoming_dirty, held.is_some() || local_code_first);
-        let rules = self.rules_now(node);
+        let rules_now;
+        let rules = match self.settings.survive {
+            true => {
+                rules_now = self.rules_now(node);
+                &rules_now
+            }
+            false => &self.rules,
+        };
         let copy = site.local.copy(node, dirty, lapsed, held_here);
         let line = &mut *site.line;
         let (before, wanted) = (line.machine.hold(), line.machine.is_wanted());
-        line.machine.step(&rules, event, &mut Copy { copy }, &mut actions);
+        line.machine.step(rules, event, &mut Copy { copy }, &mut actions);
         line.incoming_dirty = DirtyBounds::EMPTY;
         strict_assert!(
             actions.iter().filter(|action| matches!(action, Action::Post(_))).count() <= 1,
@@ -90,33 +109,41 @@ impl Selcc {
         actions.reverse();
         let mut unasked = None;
         while let Some(action) = actions.pop() {
-            let (asked, reports) = (asked_by(&action, node.id()), is_report(&action));
-            let to_peer = !matches!(action, Action::Post(_));
+            let aim = Aim::of(&action, node.id());
             if let Err(error) = self.perform(site, action, &mut group) {
-                match asked.filter(|_| error.is_unsent()) {
-                    Some(to) => {
-                        let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
-                        unasked = Some((nodes.with(to), error));
-                    }
-                    // Only the receiver waits for a report. A receiver that cannot be reached is
-                    // dead or has left, or waits until its deadline.
-                    None if reports => {}
-                    // The round about the receiver, which is dead, closes what depended on it.
-                    None if self.settings.survive && to_peer && error.is_of_target() => {}
-                    None => site.local.fail(error),
-                }
+                self.not_performed(site, aim, error, &mut unasked);
             }
         }
         site.in_flight.actions.replace(actions);
-        match unasked {
-            None => {}
-            Some((nodes, _)) if self.settings.survive => self.got_no_request(site, nodes),
-            Some((nodes, error)) => self.cannot_ask(site, nodes, error),
+        if let Some((nodes, error)) = unasked {
+            self.cannot_ask(site, nodes, error);
         }
         if let Some(until) = held
             && (evicting || site.line.machine.is_blocked())
         {
             worker.look_again_when_let_go(site.addr, site.local, until);
+        }
+    }
+
+    /// Handles the error of an action. `unasked` gets the nodes that got no request of this node.
+    #[cold]
+    fn not_performed(
+        &self,
+        site: &mut LatchSite<'_>,
+        aim: Aim,
+        error: VerbError,
+        unasked: &mut Option<(NodeSet, VerbError)>,
+    ) {
+        match aim {
+            Aim::Request(to) if error.is_unsent() => {
+                let (nodes, _) = unasked.unwrap_or((NodeSet::EMPTY, error));
+                *unasked = Some((nodes.with(to), error));
+            }
+            // A receiver that cannot be reached is dead or has left, or waits until its deadline.
+            Aim::Report => {}
+            // The round about the receiver, which is dead, closes what depended on it.
+            Aim::Request(_) | Aim::Message if self.settings.survive && error.is_of_target() => {}
+            _ => site.local.fail(error),
         }
     }
 
@@ -132,8 +159,11 @@ impl Selcc {
         match action {
             Action::Post(op) => {
                 let frame = site.local.frame.expect("a line whose word is operated on has a frame");
-                let posted =
-                    site.in_flight.post(worker, addr, frame, op, &self.rules, group.take());
+                let (rules, group) = (&self.rules, group.take());
+                let posted = match rules.survive {
+                    true => site.in_flight.post::<true>(worker, addr, frame, op, rules, group),
+                    false => site.in_flight.post::<false>(worker, addr, frame, op, rules, group),
+                };
                 site.local.frame_in_verb = posted?;
                 Ok(())
             }
@@ -318,7 +348,7 @@ impl Selcc {
 
     /// Handles requests of this node that never reached these nodes, with `survive`: they have
     /// nothing to give, and the next attempt looks at the word again.
-    pub(crate) fn got_no_request(&self, site: &mut LatchSite<'_>, nodes: NodeSet) {
+    fn got_no_request(&self, site: &mut LatchSite<'_>, nodes: NodeSet) {
         let (seq, answer) = (site.line.machine.seq(), Answer::Dropped);
         for asked in nodes.iter() {
             self.drive(site, Event::Received(LatchMessage::Answer { asked, seq, answer }));
@@ -336,11 +366,16 @@ impl Selcc {
     /// withdrawn. After the answers of the other nodes, the line is in its earlier state: a copy
     /// that could not be upgraded is read and evicted as before. If the bit of a waiting reader
     /// stays in the word, the record must remember that bit. So in this case the line fails.
+    ///
+    /// With `survive` no line fails, see [`got_no_request`](Selcc::got_no_request).
     pub(crate) fn cannot_ask(&self, site: &mut LatchSite<'_>, unasked: NodeSet, error: VerbError) {
         strict_assert!(
             error.is_unsent(),
             "a request that may have arrived can be answered: {error}"
         );
+        if self.settings.survive {
+            return self.got_no_request(site, unasked);
+        }
         let heeds = site.worker.node.settings().heeds_the_gone;
         if heeds && site.local.failed.is_none() && site.line.machine.can_unask() {
             site.local.waiters.fail(error);

@@ -68,9 +68,10 @@ struct Group {
     /// The journal slot of the write-back, if its WRITE can be torn.
     journal: Option<JournalSlot>,
     old: u64,
-    left: u32,
-    /// The step of a round in which the group was made.
-    step: u64,
+    /// The step of a round in which the group was made. A node has no 2^32 of them.
+    step: u32,
+    /// The batches in flight: at most one for each node, and the operation.
+    left: u16,
     tries: u8,
     failed: Option<VerbError>,
 }
@@ -137,8 +138,8 @@ impl Operations {
                 slot: None,
                 journal: None,
                 old: 0,
+                step: step as u32,
                 left: 0,
-                step,
                 tries: 0,
                 failed: None,
             })
@@ -152,7 +153,7 @@ impl Operations {
 
     /// Whether a group is in flight that was made before this step of a round.
     pub(crate) fn has_older(&self, step: u64) -> bool {
-        self.groups.borrow().iter().any(|(_, group)| group.step < step)
+        self.groups.borrow().iter().any(|(_, group)| u64::from(group.step) < step)
     }
 
     /// Takes a batch that was not posted out of its group again, before the group's operation is
@@ -173,8 +174,10 @@ impl Operations {
     ///
     /// Forwards of the same group use the frame as well. So only an operation that has no forwards
     /// may return false.
+    ///
+    /// `SURVIVES` is [`Rules::survive`]. An operation that needs no journal pays nothing for it.
     #[inline]
-    pub(crate) fn post(
+    pub(crate) fn post<const SURVIVES: bool>(
         &self,
         worker: &WorkerCore,
         addr: GlobalAddr,
@@ -184,32 +187,23 @@ impl Operations {
         mut group: Option<usize>,
     ) -> Result<bool, VerbError> {
         let key = self.join(&mut group, addr, worker.node.step());
-        let copied = if op == WordOp::Persist { self.copied.take() } else { None };
-        let (dirty, copied) = match copied {
-            Some((dirty, slot)) => (dirty, Some(slot)),
-            None if op.writes_back(rules) => {
-                let (cache, dirty) = (worker.node.cache(), worker.take_dirty(id));
-                let is_whole = rules.survive && take_whole(cache.frame(id));
-                let whole = DirtyBounds::of(0..cache.line_size());
-                (if is_whole { whole } else { dirty }, None)
+        // Only a release can free its frame at once. A node that hands a line over or keeps a copy
+        // does not release the line, so copying pays for no other operation.
+        let evicts = op == WordOp::ReleaseExclusive;
+        let (dirty, slot, journaled) = match SURVIVES {
+            true => self.changes_that_survive(worker, addr, id, op, rules),
+            false if op.writes_back(rules) => {
+                let dirty = worker.take_dirty(id);
+                (dirty, if evicts { worker.copy_out(addr, id, &dirty) } else { None }, None)
             }
-            None => (DirtyBounds::EMPTY, None),
+            false => (DirtyBounds::EMPTY, None, None),
         };
         strict_assert_eq!(worker.node.cache().frame(id).addr(), addr, "the frame of another line");
         strict_assert!(
             dirty.range().end <= worker.node.cache().line_size(),
             "the dirty bounds {dirty:?} leave the line"
         );
-        // Only a release can free its frame at once. A node that hands a line over or keeps a copy
-        // does not release the line, so copying pays for no other operation.
-        let evicts = op == WordOp::ReleaseExclusive;
-        let journaled = match rules.survive {
-            true => worker.journal(addr, id, copied.as_ref(), dirty),
-            false => Ok(Journaled::Whole),
-        };
-        let whole = matches!(journaled, Ok(Journaled::Whole));
-        let in_journal = matches!(journaled, Ok(Journaled::Slot(_)));
-        let slot = if evicts && whole { worker.copy_out(addr, id, &dirty) } else { copied };
+        let in_journal = SURVIVES && matches!(journaled, Some(Ok(Journaled::Slot(_))));
         let buffer = match &slot {
             Some(slot) => slot.buffer(),
             None => worker.node.buffer(id),
@@ -222,7 +216,7 @@ impl Operations {
         match op {
             WordOp::HandOver(_) => worker.counters.handovers.add(1),
             WordOp::Upgrade | WordOp::UpgradeOver(_) => worker.counters.upgrades.add(1),
-            WordOp::Persist => LatchCount::Persists.count(worker),
+            WordOp::Persist if SURVIVES => LatchCount::Persists.count(worker),
             _ => {}
         }
         worker.counters.bytes_written_back.add(dirty.range().len() as u64);
@@ -235,7 +229,11 @@ impl Operations {
         );
         (group.op, group.dirty, group.slot) = (Some((op, buffer)), dirty, slot);
         strict_check!(group);
-        if let Err(error) = self.submit_journaled(worker, key, id, group, journaled) {
+        let posted = match journaled {
+            Some(journaled) if SURVIVES => self.submit_journaled(worker, key, id, group, journaled),
+            _ => self.submit(worker, key, group),
+        };
+        if let Err(error) = posted {
             // The operation has no completion. If forwards are in flight, their completions end the
             // group.
             group.left -= 1;
@@ -246,6 +244,32 @@ impl Operations {
             return Err(error);
         }
         Ok(frame_in_verb)
+    }
+
+    /// The changes that an operation writes back with [`Rules::survive`]: their dirty bounds, the
+    /// write-back slot with a copy, and the use of the journal.
+    fn changes_that_survive(
+        &self,
+        worker: &WorkerCore,
+        addr: GlobalAddr,
+        id: FrameId,
+        op: WordOp,
+        rules: &Rules,
+    ) -> (DirtyBounds, Option<Slot>, Option<Result<Journaled, VerbError>>) {
+        let copied = if op == WordOp::Persist { self.copied.take() } else { None };
+        let (dirty, copied) = match copied {
+            Some((dirty, slot)) => (dirty, Some(slot)),
+            None if op.writes_back(rules) => {
+                let (cache, dirty) = (worker.node.cache(), worker.take_dirty(id));
+                let is_whole = take_whole(cache.frame(id));
+                (if is_whole { DirtyBounds::of(0..cache.line_size()) } else { dirty }, None)
+            }
+            None => (DirtyBounds::EMPTY, None),
+        };
+        let journaled = worker.journal(addr, id, copied.as_ref(), dirty);
+        let copies = op == WordOp::ReleaseExclusive && matches!(journaled, Ok(Journaled::Whole));
+        let slot = if copies { worker.copy_out(addr, id, &dirty) } else { copied };
+        (dirty, slot, Some(journaled))
     }
 
     /// Posts the group's operation for the first time, or keeps it until a journal slot is free.
@@ -268,7 +292,7 @@ impl Operations {
         self.submit(worker, key, group).inspect_err(|_| {
             // A refused batch has no effect.
             if let Some(slot) = group.journal.take() {
-                worker.give_journal_back(&slot, true);
+                worker.give_journal_back(slot, true);
             }
         })
     }
@@ -296,8 +320,8 @@ impl Operations {
     fn submit(&self, worker: &WorkerCore, key: usize, group: &Group) -> Result<(), VerbError> {
         let (op, buffer) = group.op.expect("a group that has its operation");
         let mut batch = Batch::new();
-        match &group.journal {
-            Some(slot) => write_back_journaled(worker, slot, &mut batch),
+        match group.journal {
+            Some(slot) => write_back_journaled(worker, slot, group, &mut batch),
             None => write_back(worker, group.addr, buffer, group.dirty, &mut batch),
         }
         let latch = worker.node.geometry().latch_addr(group.addr).offset();
@@ -451,7 +475,7 @@ impl Operations {
         worker.give_slot_back(group.slot.take());
         if let Some(slot) = group.journal.take() {
             // Whether a failed operation was applied is unknown, so its line may be torn.
-            worker.give_journal_back(&slot, group.failed.is_none());
+            worker.give_journal_back(slot, group.failed.is_none());
             self.resume(worker);
         }
         let op = group.op.map(|(op, _)| op);
@@ -487,8 +511,8 @@ fn write_back(
 }
 
 /// Adds the requests of a write-back through a journal slot.
-fn write_back_journaled(worker: &WorkerCore, slot: &JournalSlot, batch: &mut Batch) {
-    for request in slot.requests() {
+fn write_back_journaled(worker: &WorkerCore, slot: JournalSlot, group: &Group, batch: &mut Batch) {
+    for request in worker.journal_requests(slot, group.addr, group.dirty) {
         worker.counters.verbs_write.add(1);
         worker.counters.bytes_written.add(request.remote().map_or(0, |(_, len)| len));
         batch.push(request);

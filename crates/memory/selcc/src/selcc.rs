@@ -43,17 +43,9 @@ impl Selcc {
         Selcc { policy, rules, settings }
     }
 
-    /// The rules for the next step of a line.
-    #[inline]
+    /// The rules for the next step of a line, with [`Rules::survive`].
     pub(crate) fn rules_now(&self, node: &NodeCore) -> Rules {
-        match self.settings.survive {
-            true => Rules {
-                gone: NodeSet::from_bits(node.gone()),
-                quiet: node.is_quiet(),
-                ..self.rules
-            },
-            false => self.rules,
-        }
+        Rules { gone: NodeSet::from_bits(node.gone()), quiet: node.is_quiet(), ..self.rules }
     }
 }
 
@@ -139,10 +131,7 @@ impl CoherenceProtocol for Selcc {
     }
 
     fn unsent(&self, site: &mut LatchSite<'_>, to: ComputeNodeId, error: VerbError) {
-        match self.settings.survive {
-            true => self.got_no_request(site, NodeSet::of(to)),
-            false => self.cannot_ask(site, NodeSet::of(to), error),
-        }
+        self.cannot_ask(site, NodeSet::of(to), error);
     }
 
     fn failed(&self, site: &mut LatchSite<'_>) {
@@ -175,6 +164,7 @@ impl CoherenceProtocol for Selcc {
         }
     }
 
+    #[inline]
     fn completed(
         &self,
         worker: &WorkerCore,
