@@ -140,7 +140,8 @@ pub enum MembershipError {
     },
     /// The id belongs to a dead node.
     #[error(
-        "{node} has died (epoch {epoch}) and its id is never given again; take another id, or a new cluster name"
+        "{node} has died (epoch {epoch}), and its id is not free: it is given again only to a compute node, after a recovery \
+         (`survive`); take another id, or wait for that"
     )]
     Dead {
         /// The node.

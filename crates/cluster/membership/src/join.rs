@@ -29,6 +29,10 @@ pub struct Joining {
     pub id: Option<u16>,
     /// The contact: the texts with which other nodes reach this node, by key.
     pub contact: BTreeMap<String, String>,
+    /// Whether the id of a dead node is free, in this view. `None`: never. Each call in one cluster
+    /// gives the same answer for a view, and true only while no trace of the dead node is left. The
+    /// id is taken only if no other node has joined or left since the view.
+    pub reuse: Option<fn(&View, &ViewMember) -> bool>,
     /// The length of the lease without renewal. Other nodes see a crash of this node about this
     /// time after the last renewal. A store may give a longer lease: etcd counts in whole seconds,
     /// by default at least two.
@@ -46,6 +50,7 @@ impl Joining {
             role,
             id: None,
             contact: BTreeMap::new(),
+            reuse: None,
             ttl: Duration::from_secs(10),
             limit: Duration::from_secs(5),
         }
@@ -116,10 +121,10 @@ impl Attempt<'_> {
             let node = self.choose(&view)?;
             strict_assert!(node.kind() == self.joining.role.kind(), "a node joins as another kind");
             strict_assert!(
-                !matches!(view.state(node), Some(MemberState::Joined | MemberState::Dead)),
+                view.get(node).is_none_or(|member| self.is_free(&view, member)),
                 "an id that is in use is given again"
             );
-            let (compares, changes) = self.transaction(node, &snapshot)?;
+            let (compares, changes) = self.transaction(node, &snapshot, &view)?;
             match self.store.commit(&compares, &changes, left) {
                 // Another node was faster, or the next snapshot shows this node.
                 Ok(_) => {}
@@ -149,39 +154,58 @@ impl Attempt<'_> {
         Ok(None)
     }
 
+    /// Whether the id of this member is free.
+    fn is_free(&self, view: &View, member: &ViewMember) -> bool {
+        match member.state {
+            MemberState::Left => true,
+            MemberState::Joined => false,
+            MemberState::Dead => self.joining.reuse.is_some_and(|reuse| reuse(view, member)),
+        }
+    }
+
     fn choose(&self, view: &View) -> Result<NodeName, MembershipError> {
         let role = self.joining.role;
-        let free = |node: &NodeName| matches!(view.state(*node), None | Some(MemberState::Left));
+        let free =
+            |node: &NodeName| view.get(*node).is_none_or(|member| self.is_free(view, member));
         let Some(id) = self.joining.id else {
             let dead = view.dead().filter(|member| member.node.kind() == role.kind()).count();
             let full = MembershipError::Full { kind: role.kind(), dead };
             return role.nodes().find(free).ok_or(full);
         };
         let node = role.node(id)?;
-        let Some(member) = view.get(node) else { return Ok(node) };
+        let Some(member) = view.get(node).filter(|member| !self.is_free(view, member)) else {
+            return Ok(node);
+        };
         let epoch = member.epoch;
-        match member.state {
-            MemberState::Left => Ok(node),
-            MemberState::Joined => Err(MembershipError::Taken { node, epoch }),
-            MemberState::Dead => Err(MembershipError::Dead { node, epoch }),
-        }
+        Err(match member.state {
+            MemberState::Joined => MembershipError::Taken { node, epoch },
+            MemberState::Left | MemberState::Dead => MembershipError::Dead { node, epoch },
+        })
     }
 
     /// The transaction that takes `node`. It fails if another node has taken the id since the
-    /// snapshot. It also deletes contacts of the previous holder.
+    /// snapshot. If the id is one of a dead node, it fails if any node has joined or left since
+    /// then. It also deletes contacts of the previous holder.
     fn transaction(
         &self,
         node: NodeName,
         snapshot: &Snapshot,
+        view: &View,
     ) -> Result<(Vec<Compare>, Vec<KeyChange>), MembershipError> {
         let record_key = self.keys.node(node);
         let alive_key = self.keys.alive(node);
-        let old = snapshot.entries.iter().find(|entry| entry.key == record_key);
-        let record = match old {
-            Some(old) => Compare::Unchanged(record_key.clone(), old.modified),
-            None => Compare::Absent(record_key.clone()),
+        let is_unchanged = |node: NodeName| {
+            let key = self.keys.node(node);
+            match snapshot.entries.iter().find(|entry| entry.key == key) {
+                Some(old) => Compare::Unchanged(key, old.modified),
+                None => Compare::Absent(key),
+            }
         };
-        let compares = vec![record, Compare::Absent(alive_key.clone())];
+        let mut compares = vec![is_unchanged(node), Compare::Absent(alive_key.clone())];
+        if view.state(node) == Some(MemberState::Dead) {
+            let others = self.joining.role.nodes().filter(|other| *other != node);
+            compares.extend(others.map(is_unchanged));
+        }
 
         let lease = Some(self.grant.id);
         let record = Record::Joined { role: self.joining.role, lease: self.grant.id.0 };

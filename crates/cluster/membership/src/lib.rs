@@ -27,8 +27,9 @@
 //!   absent, in one transaction.
 //! - The member epoch of a node is the store's revision at which the node joined. A later holder of
 //!   the id has a higher member epoch.
-//! - A node is dead when its lease ends before the node has left. A dead node stays dead and its id
-//!   is never reused, because a latch word may still contain the id.
+//! - A node is dead when its lease ends before the node has left. A dead node stays dead. Its id is
+//!   not reused while a latch word may still contain it: a joining node has to know when that is
+//!   ([`Joining::reuse`]).
 //! - A node's own [`Lease`] is invalid before any other node can see the node dead, if the store
 //!   keeps the lease for its length. The check is [`Lease::is_valid`]. Two rules give this:
 //!   1. The time of the lease counts from before the renewal was sent.

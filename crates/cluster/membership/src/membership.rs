@@ -179,7 +179,7 @@ impl Membership {
         }
         shared.lease.end();
         shared.board.stop();
-        tracing::info!(node = %shared.me.node, "gone without leaving: its id is not given again");
+        tracing::info!(node = %shared.me.node, "gone without leaving");
         if let Err(error) = shared.store.revoke(shared.lease_id, DYING.min(shared.limit)) {
             tracing::debug!(%error, "the lease has to end by itself");
         }

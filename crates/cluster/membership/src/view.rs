@@ -17,7 +17,8 @@ pub enum MemberState {
     Joined,
     /// The node has left gracefully. Its id may be reused.
     Left,
-    /// The lease of the node ended before the node left. Its id is never reused.
+    /// The lease of the node ended before the node left. Its id is reused only if the next node
+    /// [asks for that](crate::Joining::reuse).
     Dead,
 }
 

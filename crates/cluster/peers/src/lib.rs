@@ -60,10 +60,10 @@
 //! 3. So the request can matter only to the next holder of the id.
 //! 4. By S4 the fabric has removed D when it knows the next holder.
 //!
-//! S2 holds in today's clusters because the membership never gives the id of a dead node to another
-//! node. The model also covers clusters that reuse an id as soon as its slot is empty. There S2
-//! needs one more rule: a reclaim names a member epoch, and leaves the slot of any other epoch
-//! unchanged.
+//! S2 holds in clusters without recovery because the membership never gives the id of a dead node
+//! to another node. The model also covers clusters that reuse an id as soon as its slot is empty.
+//! There S2 needs one more rule: a reclaim names a member epoch, and leaves the slot of any other
+//! epoch unchanged. With recovery, [the condition for an id](#when-an-id-is-free) takes its place.
 //!
 //! [Recovery](#recovery) has S6 to S9.
 //!
@@ -137,10 +137,22 @@
 //!    have drained for it;
 //! 3. a node that begins to act later does so after this node has closed.
 //!
-//! The id of a dead compute node may be used again when its slot is empty *and* a view shows that
-//! all have cleared. The slot alone is not enough: a node that dies before it acts has an empty
-//! slot. The later holder would take its place in the machines. Then a node that has let go of the
-//! dead node would never close, and never send requests again.
+//! ## When an id is free
+//!
+//! Each compute node reports the end of its reclaim: `Reclaimed`. The id of a dead compute node may
+//! be given to another node when a view shows the report of all compute nodes, at least one, and
+//! the fence of every dead compute node by all members ([`ClusterView::is_free`]). The transaction
+//! that takes the id fails when another node has joined or left since that view.
+//!
+//! 1. Of the nodes of the view, the living ones have taken all steps, and have no reclaim left. The
+//!    dead ones have nothing in flight.
+//! 2. A node that joins later finds the next holder in its first view.
+//! 3. So nothing of the last holder's death is left that could concern the next one, and S2 and S7
+//!    hold although a slot does not say to which member epoch it belongs.
+//!
+//! An empty slot is not enough: a node that dies before it acts has an empty slot. The later holder
+//! would take its place in the machines. Then a node that has let go of the dead node would never
+//! close, and never send requests again.
 //!
 //! The model refutes the machine without each of these rules.
 //!

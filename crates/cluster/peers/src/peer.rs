@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     pub(crate) recovery: Recovery,
     /// The reclaim of the latest holder.
     pub(crate) reclaim: Progress,
+    /// The report that the reclaim after a recovery has ended.
+    pub(crate) reclaimed: Progress,
 }
 
 impl Peer {
@@ -68,6 +70,7 @@ impl Peer {
             fenced: Progress::Open,
             recovery: Recovery::new(is_late),
             reclaim: Progress::Open,
+            reclaimed: Progress::Open,
         }
     }
 
@@ -98,8 +101,9 @@ impl Peer {
     /// Whether an effect has failed and is worth another attempt.
     pub(crate) fn has_failed(&self) -> bool {
         let Recovery { effect, report, .. } = self.recovery;
-        let all = [self.fence, self.knows, self.fenced, effect, report, self.reclaim];
-        matches!(self.link, Link::Refused(_)) || all.contains(&Progress::Failed)
+        let mine = [self.fence, self.knows, self.fenced, self.reclaim, self.reclaimed];
+        let mut all = mine.into_iter().chain([effect, report]);
+        matches!(self.link, Link::Refused(_)) || all.any(|it| it == Progress::Failed)
     }
 
     /// Reopens every effect that has failed, so that the machine asks for it again. A failed fence
@@ -109,9 +113,11 @@ impl Peer {
             self.link = Link::None;
         }
         let Recovery { effect, report, .. } = &mut self.recovery;
-        for progress in [&mut self.knows, &mut self.fenced, effect, report, &mut self.reclaim] {
+        for progress in [&mut self.knows, &mut self.fenced, effect, report] {
             progress.reopen();
         }
+        self.reclaim.reopen();
+        self.reclaimed.reopen();
         // The failed fence stays `Failed` while the fabric forgets the peer. Its attempt still
         // counts as the one that has to precede `Forget`.
         if !self.is_busy() {
@@ -153,6 +159,10 @@ impl Peer {
             "a slot is emptied after all members have fenced its node"
         );
         assert!(self.reclaim == Open || is_served, "this node can reclaim");
+        assert!(
+            self.reclaimed == Open || self.reclaim == Progress::Done,
+            "a reclaim is reported after its end"
+        );
         assert!(
             self.knows == Open || !is_joined || self.link == Link::Known(self.epoch),
             "a member is reported as known, and the fabric does not know it"

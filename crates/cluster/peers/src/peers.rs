@@ -53,9 +53,8 @@ pub enum PeerEffect<N> {
     /// Take this step of the recovery from the death of the peer. The driver takes the steps of
     /// several peers one after the other.
     Recover(RecoveryStep, NodeEpoch<N>),
-    /// Empty the epoch slot of the dead node, if the slot belongs to this member epoch. Today's
-    /// clusters do not check the member epoch, because they never give the id of a dead node to
-    /// another node.
+    /// Empty the epoch slot of the dead node. The slot names no member epoch: the id is given to
+    /// another node only when [no reclaim is left](ClusterView::is_free).
     Reclaim(NodeEpoch<N>),
 }
 
@@ -308,6 +307,9 @@ impl<N: Copy + Ord + Debug> Peers<N> {
                 strict_assert_eq!(peer.recovery.step, Some(step), "one step at a time");
                 peer.recovery.effect = Progress::ended(done);
             }
+            PeerEffect::Report(PeerReport::Reclaimed(_)) if is_latest => {
+                peer.reclaimed = Progress::ended(done);
+            }
             PeerEffect::Reclaim(_) if is_latest => peer.reclaim = Progress::ended(done),
             _ => {}
         }
@@ -420,6 +422,10 @@ impl<N: Copy + Ord + Debug> Peers<N> {
             peer.reclaim = Running;
             out.push(PeerEffect::Reclaim(latest));
         }
+        if rules.recovers && is_dead && peer.reclaim == Done && peer.reclaimed == Open {
+            peer.reclaimed = Running;
+            out.push(PeerEffect::Report(PeerReport::Reclaimed(latest)));
+        }
         for effect in &out[first..] {
             strict_assert_eq!(effect.peer().node, node, "{effect:?} is for another peer");
             strict_assert!(effect.peer().epoch <= latest.epoch, "{effect:?} is for no holder");
@@ -444,6 +450,7 @@ fn awaits<N: Copy>(peer: &Peer, effect: &PeerEffect<N>) -> bool {
         PeerEffect::Report(PeerReport::Knows(_)) => is_running(peer.knows),
         PeerEffect::Report(PeerReport::Fenced(_)) => is_running(peer.fenced),
         PeerEffect::Report(PeerReport::Recovered(..)) => is_running(peer.recovery.report),
+        PeerEffect::Report(PeerReport::Reclaimed(_)) => is_running(peer.reclaimed),
         PeerEffect::Recover(..) => is_running(peer.recovery.effect),
         PeerEffect::Reclaim(_) => is_running(peer.reclaim),
     }

@@ -34,15 +34,19 @@ pub enum PeerReport<N> {
     Fenced(NodeEpoch<N>),
     /// The member has taken this step of the recovery from the death of the peer.
     Recovered(RecoveryStep, NodeEpoch<N>),
+    /// The member has ended the reclaim of the peer after the last step. It has nothing left to do
+    /// for the peer.
+    Reclaimed(NodeEpoch<N>),
 }
 
 impl<N: Copy> PeerReport<N> {
     /// The peer of the report.
     pub fn peer(&self) -> NodeEpoch<N> {
         match self {
-            PeerReport::Knows(peer) | PeerReport::Fenced(peer) | PeerReport::Recovered(_, peer) => {
-                *peer
-            }
+            PeerReport::Knows(peer)
+            | PeerReport::Fenced(peer)
+            | PeerReport::Recovered(_, peer)
+            | PeerReport::Reclaimed(peer) => *peer,
         }
     }
 }
@@ -109,5 +113,28 @@ impl<N: Copy + Ord> ClusterView<N> {
             RecoveryStep::Sweep => members.any(has_taken),
             _ => members.all(has_taken),
         }
+    }
+
+    /// Whether the id of the dead compute node `dead` may be given to another node, at the moment
+    /// of this view. It needs a living compute node, because one that has died may have ended
+    /// nothing.
+    ///
+    /// - All compute nodes that are members have ended the reclaim. So none of them takes a step or
+    ///   empties the slot later.
+    /// - All members have fenced every dead compute node. So nothing in flight of a dead node
+    ///   empties the slot, or sweeps, any more.
+    pub fn is_free(&self, dead: NodeEpoch<N>) -> bool {
+        let is_it = |node: &NodeView<N>| node.epoch == dead.epoch && node.has_slot;
+        let is_dead = |node: &NodeView<N>| node.state == NodeState::Dead;
+        let has_reclaimed =
+            |node: &NodeView<N>| node.reports.contains(&PeerReport::Reclaimed(dead));
+        let of_dead = self.nodes.iter().filter(|(_, node)| node.has_slot && is_dead(node));
+        let fences = of_dead
+            .map(|(id, node)| PeerReport::Fenced(NodeEpoch { node: *id, epoch: node.epoch }));
+        let mut members = self.joined().filter(|node| node.has_slot).peekable();
+        self.nodes.get(&dead.node).is_some_and(|node| is_it(node) && is_dead(node))
+            && members.peek().is_some()
+            && members.all(has_reclaimed)
+            && fences.into_iter().all(|fence| self.have_all_reported(&fence))
     }
 }

@@ -71,7 +71,10 @@ impl Drop for Alarm<'_> {
 
 impl Shared {
     pub(crate) fn join(mut config: ClusterConfig, join: &JoinChoice) -> Result<Shared, AppError> {
-        let (membership, transport) = join.join(Role::Compute)?;
+        let (membership, transport) = match config.selcc.survive {
+            true => join.join_surviving()?,
+            false => join.join(Role::Compute)?,
+        };
         // The memory nodes have published their sizes. The smallest size counts.
         let view = membership.view();
         let bytes = view.memory().filter_map(|member| match member.role {

@@ -45,6 +45,7 @@ use crate::{ClusterConfig, ConfigError};
 pub use error::JoinError;
 pub use group::NodeGroup;
 pub(crate) use peer_tracker::{Introductions, lost_memory};
+pub use reports::is_free;
 pub use start_patience::{StartPatience, StartWait};
 
 /// The longest time between two checks whether the memory nodes are formatted.

@@ -5,6 +5,7 @@
 //!   contact of C1:  knows-C3 = 9      C1 has admitted C3, which joined at member epoch 9
 //!                   fenced-C2 = 7     C1 has fenced C2, which had joined at member epoch 7
 //!                   recovered-C2 = 7 drain   the last step of C2's recovery that C1 has taken
+//!                   reclaimed-C2 = 7   C1 has nothing left to do for C2
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use super::agents;
 const KNOWS: &str = "knows-";
 const FENCED: &str = "fenced-";
 const RECOVERED: &str = "recovered-";
+const RECLAIMED: &str = "reclaimed-";
 
 /// The steps of a recovery, by name.
 const STEPS: [(&str, RecoveryStep); 5] = [
@@ -34,6 +36,7 @@ pub(super) fn contact_of(report: &PeerReport<NodeName>) -> (String, String) {
     let (kind, step) = match report {
         PeerReport::Knows(_) => (KNOWS, None),
         PeerReport::Fenced(_) => (FENCED, None),
+        PeerReport::Reclaimed(_) => (RECLAIMED, None),
         PeerReport::Recovered(step, _) => (RECOVERED, STEPS.iter().find(|named| named.1 == *step)),
     };
     let step = step.map(|(name, _)| format!(" {name}")).unwrap_or_default();
@@ -52,6 +55,9 @@ fn report_in(key: &str, value: &str) -> Option<PeerReport<NodeName>> {
         |node: &str| Some(NodeEpoch { node: node.parse().ok()?, epoch: value.parse().ok()? });
     if let Some(node) = key.strip_prefix(KNOWS) {
         return peer(node).map(PeerReport::Knows);
+    }
+    if let Some(node) = key.strip_prefix(RECLAIMED) {
+        return peer(node).map(PeerReport::Reclaimed);
     }
     if let Some(node) = key.strip_prefix(RECOVERED) {
         let (epoch, name) = value.split_once(' ')?;
@@ -97,6 +103,13 @@ pub(super) fn read(view: &View, address: &str, with_agents: bool) -> ClusterView
     ClusterView { nodes }
 }
 
+/// Whether the id of a dead compute node may be given to another node: its recovery is over, as
+/// [`ClusterView::is_free`] says. Always false in clusters without the setting `survive`. It is the
+/// [condition](latchwork_membership::Joining::reuse) for the nodes of such clusters.
+pub fn is_free(view: &View, dead: &ViewMember) -> bool {
+    read(view, "", false).is_free(NodeEpoch { node: dead.node, epoch: dead.epoch })
+}
+
 fn reports_of(member: &ViewMember) -> BTreeSet<PeerReport<NodeName>> {
     member.contact.iter().filter_map(|(key, value)| report_in(key, value)).collect()
 }
@@ -125,7 +138,11 @@ mod tests {
     fn a_report_is_read_as_it_is_published() {
         let recovered =
             RecoveryStep::ALL.map(|step| PeerReport::Recovered(step, of("C3", 9))).into_iter();
-        let others = [PeerReport::Knows(of("C12", 41)), PeerReport::Fenced(of("M0", 1))];
+        let others = [
+            PeerReport::Knows(of("C12", 41)),
+            PeerReport::Fenced(of("M0", 1)),
+            PeerReport::Reclaimed(of("C3", 9)),
+        ];
         for report in others.into_iter().chain(recovered) {
             let (key, value) = contact_of(&report);
             assert_eq!(report_in(&key, &value), Some(report));

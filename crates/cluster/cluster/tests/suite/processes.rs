@@ -11,11 +11,14 @@ use std::time::Duration;
 
 use latchwork_cache::WriteGuard;
 use latchwork_cluster::{
-    ClusterConfig, JoinError, Joined, Member, MemoryHost, Protocol, Transport,
+    ClusterConfig, JoinError, Joined, Member, MemoryHost, Protocol, Transport, is_free,
 };
 use latchwork_coherence::{CoherentMemory as _, MemoryError};
-use latchwork_membership::{Joining, MemberState, Membership, NodeName, Role, View};
+use latchwork_membership::{
+    Joining, MemberState, Membership, MembershipError, NodeName, Role, View,
+};
 use latchwork_runtime::sync::Mutex;
+use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::GlobalAddr;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Secret, Security, TcpConfig};
@@ -71,7 +74,13 @@ impl Place {
         join(surviving(), self.directory(), self.transport, LONG).expect("it joins")
     }
 
-    /// A compute node of this protocol, one of such a cluster ([`SURVIVES`]), or a memory node.
+    /// A compute node with this id of such a cluster.
+    fn child_with(&self, id: u16) -> Process {
+        self.child_as(&format!("{SURVIVES} {id}"))
+    }
+
+    /// A compute node of this protocol, one of such a cluster ([`SURVIVES`], with its id behind it
+    /// if the node waits for a certain one), or a memory node.
     fn child_as(&self, role: &str) -> Process {
         Process::start(&format!("{}\n{}\n{role}", self.directory(), self.transport))
     }
@@ -102,9 +111,28 @@ fn surviving() -> ClusterConfig {
 }
 
 fn membership(directory: &str, role: Role, ttl: Duration) -> Membership {
+    member(directory, Joining { ttl, ..Joining::new(role) }).expect("an id")
+}
+
+fn member(directory: &str, joining: Joining) -> Result<Membership, MembershipError> {
     let store = format!("file:{directory}/store");
     let (store, cluster) = latchwork_membership::open(&store).expect("a store");
-    Membership::join(store, &cluster, Joining { ttl, ..Joining::new(role) }).expect("an id")
+    Membership::join(store, &cluster, joining)
+}
+
+/// Takes the id when its last holder has died, and its recovery is over.
+fn successor(directory: &str, id: u16) -> Membership {
+    let joining = Joining { id: Some(id), ttl: SHORT, ..Joining::new(Role::Compute) };
+    let clock = Clock::start();
+    loop {
+        match member(directory, Joining { reuse: Some(is_free), ..joining.clone() }) {
+            Ok(membership) => return membership,
+            Err(MembershipError::Taken { .. } | MembershipError::Dead { .. })
+                if clock.now() < Time::ZERO + LIMIT => {}
+            Err(error) => panic!("the id {id} is not given again: {error}"),
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
 }
 
 fn transport(name: &str, directory: &str) -> Transport {
@@ -130,7 +158,15 @@ fn join(
     name: &str,
     ttl: Duration,
 ) -> Result<Joined, JoinError> {
-    let membership = membership(directory, Role::Compute, ttl);
+    start(config, directory, name, membership(directory, Role::Compute, ttl))
+}
+
+fn start(
+    config: ClusterConfig,
+    directory: &str,
+    name: &str,
+    membership: Membership,
+) -> Result<Joined, JoinError> {
     Joined::start(config, &transport(name, directory), membership, LIMIT)
 }
 
@@ -152,11 +188,15 @@ fn what_a_child_process_does() {
         }
         return;
     }
-    let config = match role {
-        SURVIVES => surviving(),
-        _ => ClusterConfig { protocol: role.parse().expect("a protocol"), ..config() },
+    let config = match role.starts_with(SURVIVES) {
+        true => surviving(),
+        false => ClusterConfig { protocol: role.parse().expect("a protocol"), ..config() },
     };
-    let joined = join(config, directory, transport, SHORT).expect("it joins");
+    let membership = match role.split_once(' ') {
+        Some((_, id)) => successor(directory, id.parse().expect("an id")),
+        None => membership(directory, Role::Compute, SHORT),
+    };
+    let joined = start(config, directory, transport, membership).expect("it joins");
     let (line, lines) = channel();
     thread::spawn(move || {
         for text in std::io::stdin().lines().map_while(Result::ok) {
@@ -473,6 +513,58 @@ fn the_lines_of_a_killed_node_come_back() {
         for survivor in survivors {
             survivor.leave().expect("nothing is in the way");
         }
+    }
+}
+
+/// A process takes the id of a killed node, again and again, while the cluster lives. Each one gets
+/// the lines of the last one. Before the recovery is over, the id is not free.
+#[test]
+fn the_id_of_a_killed_node_is_taken_again() {
+    const ID: u16 = 7;
+    for transport in ["tcp", "shm"] {
+        let place = Place::new(transport);
+        let _memory = place.memory();
+        let survivor = place.join_surviving();
+        let lines = survivor.run(async |member| {
+            let mut lines = Vec::new();
+            for _ in 0..12 {
+                lines.push(member.memory.allocate().await.expect("room"));
+            }
+            lines
+        });
+        let lines = lines.expect("no worker fails").remove(0);
+        let mut child = place.child_with(ID);
+        let mut epoch = 0;
+        for round in 1..=3 {
+            let node = child.node();
+            let now = survivor.membership().view().get(node).expect("it is there").epoch;
+            assert!(now > epoch, "{transport}: a later holder of the id");
+            epoch = now;
+            for line in &lines {
+                let told = child.ask(&format!("change {} {round}", line.bits()));
+                assert_eq!(told, "done", "{transport}, round {round}");
+            }
+            let seen = survivor.run(async |member| {
+                for line in &lines[..6] {
+                    let value = member.memory.read(*line, |words| words.u64(0)).await;
+                    assert_eq!(value.expect("its holder lives"), round);
+                    change(&member, *line, round + 10).await.expect("its holder lives");
+                }
+            });
+            seen.expect("no worker fails");
+            // The node dies as the holder of the first lines, too.
+            for line in &lines[..6] {
+                assert_eq!(child.ask(&format!("change {} {}", line.bits(), round + 20)), "done");
+            }
+            child.signal(Signal::KILL);
+            let early = Joining { id: Some(ID), ..Joining::new(Role::Compute) };
+            let early = member(place.directory(), Joining { reuse: Some(is_free), ..early });
+            let early = early.expect_err("its lease has not ended");
+            assert!(matches!(early, MembershipError::Taken { .. }), "{early}");
+            child = place.child_with(ID);
+        }
+        drop(child);
+        survivor.leave().expect("nothing is in the way");
     }
 }
 

@@ -106,7 +106,7 @@ fn cut_off(fault: Fault, place: Place) {
 }
 
 #[test]
-fn the_id_of_the_dead_is_never_given_again() {
+fn the_id_of_the_dead_is_not_given_again_before_the_next_node_knows_that_it_may() {
     in_each_place(|place| {
         let (way, mortal) = mortal(&place);
         let memory =
@@ -137,6 +137,13 @@ fn the_id_of_the_dead_is_never_given_again() {
         assert_eq!(place.join(compute()).unwrap().me().node.to_string(), "C3");
         let next = place.join(Joining { id: None, ..again }).unwrap();
         assert_eq!(next.me().node.to_string(), "M1");
+        // A joining node that knows that the dead node has left no trace takes the id.
+        let reusing = |reuse| Joining { reuse: Some(reuse), ..compute_as(1) };
+        let error = place.join(reusing(|_, _| false)).unwrap_err();
+        assert_eq!(error, MembershipError::Dead { node, epoch });
+        let next = place.join(reusing(|_, member| member.contact["pid"] == "1234")).unwrap();
+        assert!(next.me().node == node && next.me().epoch > epoch);
+        assert!(next.view().get(node).unwrap().contact.is_empty());
     });
 }
 

@@ -42,7 +42,7 @@ fn a_fourth_node_joins_while_one_of_three_dies() {
     holds("one of three dies, a fourth joins", setting);
 }
 
-/// Today an id becomes free again only after a graceful leave.
+/// Without a recovery an id becomes free again only after a graceful leave.
 #[test]
 fn a_node_joins_under_the_id_of_one_that_left_and_dies() {
     let setting =
@@ -50,7 +50,7 @@ fn a_node_joins_under_the_id_of_one_that_left_and_dies() {
     holds("one leaves, the next holder of its id dies", setting);
 }
 
-/// With a recovery the id of a dead node would become free again, too.
+/// The id of a dead node would become free again with its slot.
 #[test]
 fn a_node_joins_under_the_id_of_a_dead_one_and_dies() {
     let setting = Setting {

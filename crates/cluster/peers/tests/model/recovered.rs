@@ -2,7 +2,7 @@
 
 use latchwork_peers::PeerRules;
 
-use crate::setting::{Setting, holds, is_refuted};
+use crate::setting::{Reuse, Setting, holds, is_refuted};
 
 const MIXED: &[u8] = &[0, 1, 2];
 const COMPUTE: &[u8] = &[1, 2, 3];
@@ -30,7 +30,12 @@ fn joined(mortal: &[u8], deaths: u8) -> Setting {
 /// Node 3 joins, may die before it acts, and another node takes its id.
 fn reused_before_it_acts() -> Setting {
     let joining = Setting { joins: 2, joining: vec![3], reuse: true, ..Setting::of(&[1, 2], 1) };
-    in_order(Setting { mortal: vec![3], ..joining })
+    named_by_id(in_order(Setting { mortal: vec![3], ..joining }))
+}
+
+/// A reclaim empties the slot of an id, whichever member epoch it belongs to.
+fn named_by_id(setting: Setting) -> Setting {
+    Setting { reclaim_names_epoch: false, ..setting }
 }
 
 #[test]
@@ -90,7 +95,7 @@ fn two_of_four_die() {
 #[test]
 fn the_next_holder_of_the_id_dies() {
     let one = Setting { joins: 1, joining: vec![2], ..Setting::of(&[1, 2], 2) };
-    let setting = in_order(Setting { reuse: true, mortal: vec![2], ..one });
+    let setting = named_by_id(in_order(Setting { reuse: true, mortal: vec![2], ..one }));
     holds("recovery: two holders of one id die", setting);
     holds("recovery: an id is used again before its holder acts", reused_before_it_acts());
 }
@@ -99,7 +104,7 @@ fn the_next_holder_of_the_id_dies() {
 #[ignore = "millions of states: minutes"]
 fn a_sweeper_dies_while_the_id_is_used_again() {
     let one = Setting { joins: 1, joining: vec![3], ..Setting::of(COMPUTE, 2) };
-    let setting = in_order(Setting { reuse: true, ..one });
+    let setting = named_by_id(in_order(Setting { reuse: true, ..one }));
     holds("recovery: two of three die, the id of one is used again", setting);
 }
 
@@ -141,6 +146,14 @@ fn a_reclaim_before_all_dead_nodes_are_fenced_is_found() {
 /// The slot of a node that never acted is empty at its death.
 #[test]
 fn an_id_that_is_used_again_before_all_have_cleared_is_found() {
-    let setting = Setting { reuse_when_clear: false, ..reused_before_it_acts() };
+    let setting = Setting { reuse_when: Reuse::Empty, ..reused_before_it_acts() };
     is_refuted("an id with an empty slot is used again", setting, "L");
+}
+
+/// Of two living nodes, one has emptied the slot, and the other one is about to.
+#[test]
+fn an_id_that_is_used_again_before_all_have_reclaimed_is_found() {
+    let one = Setting { joins: 1, joining: vec![3], ..Setting::of(COMPUTE, 1) };
+    let one = Setting { reuse: true, mortal: vec![3], reuse_when: Reuse::Cleared, ..one };
+    is_refuted("an id is used again beside a reclaim", named_by_id(in_order(one)), "S2");
 }

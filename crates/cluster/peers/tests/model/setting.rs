@@ -25,10 +25,10 @@ pub(crate) struct Setting {
     /// The number of joins after the beginning, and the ids that they take.
     pub(crate) joins: u8,
     pub(crate) joining: Vec<Id>,
-    /// Whether a new node may take the id of a dead node as soon as the slot is empty.
+    /// Whether a new node may take the id of a dead node.
     pub(crate) reuse: bool,
-    /// Whether it also waits until all have cleared, if the cluster recovers lines.
-    pub(crate) reuse_when_clear: bool,
+    /// When it may, if the cluster recovers lines. Otherwise as soon as the slot is empty.
+    pub(crate) reuse_when: Reuse,
     /// The number of effects that may fail.
     pub(crate) failures: u8,
     pub(crate) rules: PeerRules,
@@ -39,6 +39,17 @@ pub(crate) struct Setting {
     /// The worlds from which the due steps lead to a settled one: their fingerprints. The search
     /// asks for many worlds on one way.
     pub(crate) settling: Arc<Mutex<HashSet<u64>>>,
+}
+
+/// When the id of a dead node may be used again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reuse {
+    /// As the view says: [`ClusterView::is_free`](latchwork_peers::ClusterView::is_free).
+    Free,
+    /// When all have cleared, and the slot is empty.
+    Cleared,
+    /// When the slot is empty.
+    Empty,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,7 +94,7 @@ impl Setting {
             joins: 0,
             joining: Vec::new(),
             reuse: false,
-            reuse_when_clear: true,
+            reuse_when: Reuse::Free,
             failures: 0,
             rules: PeerRules::default(),
             reclaim_names_epoch: true,
@@ -171,10 +182,8 @@ impl Setting {
         for (at, life) in world.lives.iter().enumerate() {
             let end = |effect, how| Step::End { at, effect, how };
             if !life.lives() {
-                // The fence also ends the sweep of a dead node.
-                let is_sweep = |effect: &&PeerEffect<Id>| matches!(effect, PeerEffect::Recover(..));
-                let is_over = |effect: &&PeerEffect<Id>| is_sweep(effect) && world.is_cut_off(life);
-                let in_flight = life.running.iter().filter(|effect| !is_over(effect));
+                // The fence also ends what is in flight of a dead node.
+                let in_flight = life.running.iter().filter(|_| !world.is_cut_off(life));
                 steps.extend(in_flight.map(|effect| end(*effect, How::Done)));
                 continue;
             }
@@ -209,9 +218,12 @@ impl Setting {
             let view = world.last_view();
             let is_clear = |epoch| {
                 let dead = NodeEpoch { node: id, epoch };
-                let waits = self.rules.recovers && self.reuse_when_clear;
                 let is_empty = world.slots[usize::from(id)].is_none();
-                is_empty && (!waits || view.is_over(RecoveryStep::Clear, dead))
+                match self.reuse_when {
+                    Reuse::Free if self.rules.recovers => view.is_free(dead),
+                    Reuse::Cleared => is_empty && view.is_over(RecoveryStep::Clear, dead),
+                    Reuse::Free | Reuse::Empty => is_empty,
+                }
             };
             let is_free = match view.nodes.get(&id).map(|node| (node.state, node.epoch)) {
                 None | Some((NodeState::Left, _)) => true,

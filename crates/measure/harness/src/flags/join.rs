@@ -3,12 +3,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use latchwork_cluster::Transport;
+use latchwork_cluster::{Transport, is_free};
 use latchwork_files::{InputKind, Named};
 use latchwork_membership::{Joining, Membership, MembershipError, Role, without_password};
+use latchwork_runtime::{Clock, Time};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
 use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpError, Tls, TlsText};
@@ -16,6 +18,7 @@ use latchwork_verbs_tcp::{Secret, Security, TcpConfig, TcpError, Tls, TlsText};
 use super::kind::FabricKind;
 use crate::error::{AppError, FlagError};
 use crate::parse::{address, seconds, seconds_f64, socket, whole};
+use crate::stop;
 
 /// The name of the fact in the membership store that holds the cluster's secret, if no flag gives
 /// one.
@@ -24,6 +27,9 @@ const SECRET: &str = "secret";
 /// The limit for files with secrets, keys and certificates: 1 MiB.
 const CREDENTIAL: InputKind =
     InputKind { name: "a secret, a key or certificates", bytes_max: 1 << 20 };
+
+/// The interval between two attempts to take a certain id.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The default address on which a node listens.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -296,6 +302,17 @@ impl JoinChoice {
     /// When RDMA devices cannot be opened, or when the membership store cannot be used or refuses
     /// the node.
     pub fn join(&self, role: Role) -> Result<(Membership, Transport), AppError> {
+        self.enter(role, false)
+    }
+
+    /// Joins as a compute node of a cluster that recovers the lines of dead nodes. A node that is to
+    /// have a certain id waits until the id is free, for at most the time to wait for the other
+    /// nodes: the last holder may have been killed just now.
+    pub(crate) fn join_surviving(&self) -> Result<(Membership, Transport), AppError> {
+        self.enter(Role::Compute, true)
+    }
+
+    fn enter(&self, role: Role, survives: bool) -> Result<(Membership, Transport), AppError> {
         let told = without_password(&self.endpoint);
         let failed = |error: MembershipError| AppError::Failed(format!("--join {told}: {error}"));
         if self.kind == FabricKind::Ibverbs {
@@ -306,8 +323,20 @@ impl JoinChoice {
         }
         let (store, cluster) = latchwork_membership::open(&self.endpoint)
             .map_err(|error| AppError::Usage(format!("--join {told}: {error}")))?;
-        let joining = Joining { id: self.flags.node_id, ttl: self.lease(), ..Joining::new(role) };
-        let membership = Membership::join(store, &cluster, joining).map_err(failed)?;
+        let (id, ttl, reuse) = (self.flags.node_id, self.lease(), survives.then_some(is_free as _));
+        let joining = Joining { id, ttl, reuse, ..Joining::new(role) };
+        let clock = Clock::start();
+        let membership = loop {
+            match Membership::join(store.clone(), &cluster, joining.clone()) {
+                Err(MembershipError::Taken { .. } | MembershipError::Dead { .. })
+                    if survives && clock.now() < Time::ZERO + self.wait() =>
+                {
+                    stop::check()?;
+                    thread::park_timeout(LOOK);
+                }
+                joined => break joined.map_err(failed)?,
+            }
+        };
         if self.kind == FabricKind::Shm {
             let (directory, huge_pages) = (self.flags.shm_dir.clone(), self.flags.huge_pages());
             return Ok((membership, Transport::Shm { directory, huge_pages }));

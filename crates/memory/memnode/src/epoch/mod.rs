@@ -127,7 +127,7 @@
 //! Then it does not matter whether the node still runs. Its operations use only its own copies. The
 //! words of those lines name the dead node, and no other node ever frees such a line. So the order
 //! is: dead for membership, fenced by all nodes, slot emptied. Any node may empty the slot, any
-//! number of times, because the id is not used again.
+//! number of times, until another node may get the id.
 //!
 //! The following resources of a dead node are not reclaimed:
 //!

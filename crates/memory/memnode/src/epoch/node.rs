@@ -110,7 +110,7 @@ impl Epochs {
     /// Does nothing when the slot is empty.
     ///
     /// Call this only when every memory node and every compute node fences that node, requests in
-    /// flight included, and its id is not used again: [`crate::epoch`] gives the reason.
+    /// flight included, and no other node has its id: [`crate::epoch`] gives the reason.
     ///
     /// # Errors
     /// [`PoolError::Busy`] when the slot changed during the call, which shows that the dead node is
