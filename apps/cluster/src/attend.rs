@@ -5,6 +5,7 @@
 //!   notice that the run is over, after which a stopped process is killed. When the input ends, the
 //!   process is ended.
 //! - Standard error is that of the process, with lines about it when it does not answer.
+//! - The leases of a process that has failed are ended at once, because the end is certain here.
 //! - Standard output is an archive, written after the end of the process. It contains the standard
 //!   output of the process (`out`), and the files of the directory that replaces `{scratch}` in the
 //!   arguments.
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_harness::AppError;
+use latchwork_membership::ProcessIdentity;
 use latchwork_runtime::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -29,6 +31,8 @@ use crate::silence::Silence;
 use crate::{archive, node, tell};
 
 const LOOK: Duration = Duration::from_millis(20);
+/// The time that a call to the membership store may take.
+const END_LEASES: Duration = Duration::from_secs(1);
 
 pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     // The end of the input ends the process. If this program is killed, the guard ends the process.
@@ -50,6 +54,7 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
         .process_group(0)
         .spawn()
         .map_err(|error| AppError::Failed(format!("{} cannot be started: {error}", words[0])))?;
+    let node = ProcessIdentity::of(child.id());
     let (line, lines) = channel();
     // The thread ends when its input ends.
     thread::spawn(move || {
@@ -107,6 +112,11 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
             Err(error) => return Err(AppError::Failed(format!("{}: {error}", words[0]))),
         }
     };
+    if !ended.success()
+        && let Some(node) = node
+    {
+        end_leases_of(&node, &words);
+    }
     if !killed {
         let sent = archive::write(&mut io::stdout().lock(), &files);
         sent.map_err(|error| AppError::Failed(format!("results cannot be sent: {error}")))?;
@@ -114,4 +124,17 @@ pub(crate) fn command(attend: &Attend) -> Result<u8, AppError> {
     scratch.finish()?;
     let status = ended.code().or(ended.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(status as u8)
+}
+
+/// Ends the leases of a process of this command that has ended, in the store of its `--join`. Other
+/// nodes of this machine do so as well, but there may be none.
+fn end_leases_of(node: &ProcessIdentity, command: &[String]) {
+    let join = command.iter().skip_while(|word| *word != "--join").nth(1);
+    let Some(endpoint) = join else { return };
+    let ended = latchwork_membership::open(endpoint).and_then(|(store, cluster)| {
+        latchwork_membership::end_leases(&*store, &cluster, node, END_LEASES)
+    });
+    if let Err(error) = ended {
+        tell(&format!("cluster: the others learn of the end when the lease is over: {error}"));
+    }
 }

@@ -1,5 +1,6 @@
 //! The tests of `latchwork-cluster-app`, as one program.
 
+mod attended;
 mod clean;
 mod common;
 mod hosts;

@@ -9,6 +9,7 @@ use crate::error::MembershipError;
 use crate::keys::{Keys, Record, decode, encode};
 use crate::lease::Lease;
 use crate::name::NodeName;
+use crate::process::{self, ProcessIdentity};
 use crate::role::Role;
 use crate::store::{Compare, Grant, KeyChange, LeaseId, Snapshot, Store};
 use crate::time::{Deadline, since_boot};
@@ -27,7 +28,8 @@ pub struct Joining {
     pub role: Role,
     /// The wanted id, or `None` for the lowest free id.
     pub id: Option<u16>,
-    /// The contact: the texts with which other nodes reach this node, by key.
+    /// The contact: the texts with which other nodes reach this node, by key. The join adds
+    /// `process`, the [`ProcessIdentity`].
     pub contact: BTreeMap<String, String>,
     /// Whether the id of a dead node is free, in this view. `None`: never. Each call in one cluster
     /// gives the same answer for a view, and true only while no trace of the dead node is left. The
@@ -214,6 +216,10 @@ impl Attempt<'_> {
             KeyChange::Put { key: alive_key, value: Vec::new(), lease },
         ];
         let mut contacts = BTreeMap::new();
+        if let Some(process) = ProcessIdentity::own() {
+            let key = self.keys.contact(node, process::CONTACT)?;
+            contacts.insert(key, process.to_string().into_bytes());
+        }
         for (key, value) in &self.joining.contact {
             contacts.insert(self.keys.contact(node, key)?, value.clone().into_bytes());
         }

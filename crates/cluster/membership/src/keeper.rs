@@ -1,6 +1,7 @@
-//! The two threads of a node: the keeper renews the lease, the follower follows the view.
+//! Two threads of a node: the keeper renews the lease, the follower follows the view.
 //!
-//! There are two threads so that a slow callback does not delay a renewal.
+//! There are two threads so that a slow callback does not delay a renewal. The third thread of a
+//! node is in [`process_watch`](crate::process_watch).
 
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use latchwork_strict::strict_assert;
 
 use crate::error::MembershipError;
 use crate::lease::interval;
+use crate::process_watch::{self, News};
 use crate::shared::Shared;
 use crate::time::since_boot;
 use crate::view::{MemberState, View, ViewMember};
@@ -24,17 +26,25 @@ const LATE: u32 = 2;
 const _: () = assert!(LATE > 1 && RETRY.as_millis() < LOOK.as_millis());
 
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<(), MembershipError> {
-    let spawn = |name: &str, body: fn(&Shared)| {
-        let shared = Arc::clone(shared);
-        let name = format!("{name}-{}", shared.me.node);
-        let thread = thread::Builder::new().name(name).spawn(move || {
-            let watch = Watch(&shared);
-            body(watch.0);
-        });
-        thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
-    };
-    let started = spawn("keeper", keep).and_then(|()| spawn("follower", follow));
+    let news = News::of(shared)?;
+    let started = spawn(shared, "keeper", keep)
+        .and_then(|()| spawn(shared, "follower", follow))
+        .and_then(|()| spawn(shared, "deaths", move |shared| process_watch::watch(shared, &news)));
     started.inspect_err(|_| shared.board.stop())
+}
+
+fn spawn(
+    shared: &Arc<Shared>,
+    name: &str,
+    body: impl FnOnce(&Shared) + Send + 'static,
+) -> Result<(), MembershipError> {
+    let shared = Arc::clone(shared);
+    let name = format!("{name}-{}", shared.me.node);
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        let watch = Watch(&shared);
+        body(watch.0);
+    });
+    thread.map(drop).map_err(|error| MembershipError::Thread { why: error.to_string() })
 }
 
 /// Ends the lease when the watched thread panics, most likely in a callback. Without its keeper a

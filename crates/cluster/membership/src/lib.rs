@@ -3,7 +3,8 @@
 //!
 //! This crate owns the control plane. A joining node takes a free id in one transaction. The node
 //! holds the id by a lease, and one thread renews the lease. A second thread follows the view:
-//! which nodes have joined, left or died. The data path only checks the [`Lease`].
+//! which nodes have joined, left or died. A third sees the ends of other processes of its machine.
+//! The data path only checks the [`Lease`].
 //!
 //! ```text
 //!   process of node C1                                           process of node C2
@@ -30,8 +31,11 @@
 //! - A node is dead when its lease ends before the node has left. A dead node stays dead. Its id is
 //!   not reused while a latch word may still contain it: a joining node has to know when that is
 //!   ([`Joining::reuse`]).
-//! - A node's own [`Lease`] is invalid before any other node can see the node dead, if the store
-//!   keeps the lease for its length. The check is [`Lease::is_valid`]. Two rules give this:
+//! - A node whose process has ended is dead at once, if another node of its machine or its parent
+//!   sees that ([`ProcessIdentity`], [`end_leases`]). Nothing else ends a lease early.
+//! - The [`Lease`] of a node that runs is invalid before any other node can see the node dead, if
+//!   the store keeps the lease for its length. The check is [`Lease::is_valid`]. Two rules give
+//!   this:
 //!   1. The time of the lease counts from before the renewal was sent.
 //!   2. The node does not use the last fifth of the lease.
 //! - A [`Lease`] that a check has found invalid never becomes valid again.
@@ -93,6 +97,8 @@ mod lease;
 mod membership;
 mod name;
 mod password;
+mod process;
+mod process_watch;
 mod role;
 mod shared;
 mod store;
@@ -108,6 +114,7 @@ pub use lease::Lease;
 pub use membership::Membership;
 pub use name::{NodeIncarnation, NodeName};
 pub use password::without_password;
+pub use process::{ProcessIdentity, end_leases};
 pub use role::Role;
 #[cfg(feature = "etcd")]
 pub use store::EtcdStore;

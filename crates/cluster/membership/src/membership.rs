@@ -22,8 +22,8 @@ use crate::view::{View, ViewMember};
 /// nodes see the node dead when the lease ends.
 const DYING: Duration = Duration::from_secs(1);
 
-/// The membership of one node; copies belong to the same node. Two threads renew the lease and
-/// follow the view.
+/// The membership of one node; copies belong to the same node. Threads renew the lease, follow the
+/// view, and see the ends of other processes.
 ///
 /// When the last copy is dropped without [`Membership::leave`], the threads end and the node's
 /// [`Lease`] is invalid. All other nodes see the node die when the lease ends in the store.

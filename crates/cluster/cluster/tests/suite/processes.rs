@@ -392,8 +392,8 @@ fn lines_that_are_freed_after_a_node_was_killed_are_used_again() {
     }
 }
 
-/// Until the lease of the memory node has ended, no node knows of its death. So a miss ends at the
-/// deadline of the access. The lines of the other memory node stay usable.
+/// A miss ends when the death of the memory node is known, and at the latest at the deadline of the
+/// access. The lines of the other memory node stay usable.
 #[test]
 fn a_miss_to_a_killed_memory_node_ends_at_its_deadline() {
     let with_agents = |at: &(_, Protocol)| at.1.has_homes();

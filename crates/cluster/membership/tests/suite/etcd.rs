@@ -58,8 +58,10 @@ fn a_short_absence_costs_no_node_its_lease() {
     common::sleep(Duration::from_secs(5));
     assert!(node.lease().is_valid());
     let name = other.me().node;
-    node.wait(LONG, |view| view.get(name).is_some_and(|member| !member.contact.is_empty()))
-        .unwrap();
+    node.wait(LONG, |view| {
+        view.get(name).is_some_and(|member| member.contact.contains_key("changed"))
+    })
+    .unwrap();
 }
 
 #[test]

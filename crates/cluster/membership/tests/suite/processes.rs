@@ -6,7 +6,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use latchwork_membership::{MemberState, Membership, MembershipError, NodeIncarnation};
+use latchwork_membership::{
+    MemberState, Membership, MembershipError, NodeIncarnation, NodeName, ProcessIdentity,
+    end_leases,
+};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common;
 use crate::common::{FIRM, LONG, Place, compute, compute_as, compute_for};
@@ -64,6 +68,19 @@ impl Node {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn identity(&self) -> ProcessIdentity {
+        ProcessIdentity::of(self.child.id()).unwrap()
+    }
+}
+
+/// The name in the first answer of a child.
+fn name_of(party: &str) -> NodeName {
+    party.parse::<NodeIncarnation>().unwrap().node
 }
 
 impl Drop for Node {
@@ -185,6 +202,65 @@ fn error_node(error: &MembershipError) -> latchwork_membership::NodeName {
     match error {
         MembershipError::Taken { node, .. } => *node,
         error => panic!("{error}"),
+    }
+}
+
+/// The length of a lease, compared with which a death is known early.
+const EARLY: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_killed_process_is_dead_long_before_its_lease_ends_and_a_stopped_one_is_not() {
+    for place in places() {
+        let observers = [place.join(compute()).unwrap(), place.join(compute()).unwrap()];
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let [killed, mut stopped] = [Node::start(&place, EARLY), Node::start(&place, EARLY)];
+            let [dead, lives] = [name_of(&killed.answer()), name_of(&stopped.answer())];
+            let is_there = |view: &latchwork_membership::View| {
+                [dead, lives].map(|node| view.state(node)) == [Some(MemberState::Joined); 2]
+            };
+            observers.iter().for_each(|node| drop(node.wait(LONG, is_there).unwrap()));
+            // A process that is stopped in its first renewal keeps the lock of a directory.
+            common::sleep(Duration::from_millis(300));
+            stopped.signal(Signal::STOP);
+            let begin = common::now();
+            killed.signal(Signal::KILL);
+            for observer in &observers {
+                let is_dead =
+                    |view: &latchwork_membership::View| view.state(dead) == Some(MemberState::Dead);
+                observer.wait(LONG, is_dead).unwrap();
+                times.push(begin.elapsed());
+            }
+            common::sleep(Duration::from_millis(300));
+            let view = observers[0].view();
+            assert_eq!(view.state(lives), Some(MemberState::Joined), "it is only stopped");
+            stopped.signal(Signal::CONT);
+            assert_eq!(stopped.ask("lease"), "true");
+            assert_eq!(stopped.ask("leave"), "Ok(())");
+        }
+        times.sort();
+        let [median, most] = [times[times.len() / 2], times[times.len() - 1]];
+        println!("{:?}: dead within {median:?} at the median, {most:?} at most", place.kind);
+        assert!(most < Duration::from_secs(5) && median < Duration::from_secs(1), "{times:?}");
+    }
+}
+
+#[test]
+fn a_parent_ends_the_leases_of_its_child_and_no_others() {
+    for place in places() {
+        let mut child = Node::start(&place, EARLY);
+        let node = name_of(&child.answer());
+        let identity = child.identity();
+        child.kill();
+        // Another process with the child's number, as its start shows.
+        let [pid, started, space] =
+            [0, 1, 2].map(|at| identity.to_string().split(' ').nth(at).unwrap().to_owned());
+        let later = started.parse::<u64>().unwrap() + 1;
+        let later: ProcessIdentity = format!("{pid} {later} {space}").parse().unwrap();
+        let end = |process| end_leases(&*place.another(), "bench", process, LONG);
+        assert_eq!([end(&later), end(&identity), end(&identity)], [Ok(0), Ok(1), Ok(0)]);
+        let observer = place.join(compute()).unwrap();
+        assert_eq!(observer.view().state(node), Some(MemberState::Dead));
     }
 }
 

@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// A transaction takes the directory's lock and reads the state file. If the transaction changes
 /// the state, it replaces the file by a new one. Leases end by the machine's clock since its boot.
 /// The next process that reads the store deletes the keys of ended leases. There is no server. When
-/// a process crashes, the kernel frees the lock, and the node's lease ends in time.
+/// a process crashes, the kernel frees the lock, and the node's lease ends in time or earlier.
 ///
 /// The file is not synced to the disk. When the machine goes down, all nodes of the cluster go down
 /// too. After the next start, the file may be older, damaged or missing. If the file is damaged,
