@@ -305,8 +305,8 @@ impl JoinChoice {
         self.enter(role, false)
     }
 
-    /// Joins as a compute node of a cluster that recovers the lines of dead nodes. A node that is to
-    /// have a certain id waits until the id is free, for at most the time to wait for the other
+    /// Joins as a compute node of a cluster that recovers the lines of dead nodes. A node that is
+    /// to have a certain id waits until the id is free, for at most the time to wait for the other
     /// nodes: the last holder may have been killed just now.
     pub(crate) fn join_surviving(&self) -> Result<(Membership, Transport), AppError> {
         self.enter(Role::Compute, true)
