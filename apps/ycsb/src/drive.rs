@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use latchwork_blink::Tree;
 use latchwork_cluster::Worker;
+use latchwork_engine::Counters;
 use latchwork_harness::driver::Common;
 use latchwork_harness::driver::{Driver, Figures, Outcome};
 use latchwork_harness::outcome::{self, RunCheck, say, short};
@@ -19,10 +20,10 @@ use latchwork_workload::ycsb::InsertCounter;
 use serde_json::Value;
 
 use crate::args::{Cli, Command, LoadBy};
-use crate::check::{self, Expected, Found};
+use crate::check::{self, Checking, Expected, Found};
 use crate::index::{TableIndex, TableSettings};
 use crate::load::{self, Loaded};
-use crate::run::{self, Plan, Run};
+use crate::run::{self, Plan, Run, Wrote};
 use crate::sample_history::{History, Sample};
 use crate::settings::Settings;
 use crate::status::Status;
@@ -130,23 +131,51 @@ fn phases<I: TableIndex>(
 ) -> Result<Option<(u64, Duration)>, AppError> {
     let mut expected = Expected::default();
     outcome.load = Some(load::<I>(settings, cluster, &mut expected)?);
-    let mut in_world = None;
+    let (mut in_world, mut wrote) = (None, None);
     if settings.command == Command::Load {
         outcome.counters = cluster.counters()?;
     } else {
         let clock = latchwork_runtime::Clock::start();
         let before = cluster.events();
-        run::<I>(settings, cluster, &mut expected, outcome)?;
+        // Sherman's tree has locks that a death leaves.
+        if let TableSettings::Blink = settings.index {
+            cluster.outlive()?;
+        }
+        wrote = Some(run::<I>(settings, cluster, &mut expected, outcome)?);
         let after = cluster.events();
         in_world =
             after.zip(before).map(|(after, before)| (after - before, clock.now() - Time::ZERO));
     }
-    let workers: Vec<Found> =
-        cluster.phase(CHECK, cluster.part_of(expected.records), settings, check::check::<I>)?;
-    let mut found = Found::default();
-    workers.into_iter().for_each(|worker| found.merge(worker));
-    outcome.checks.splice(0..0, found.judge(&expected));
+    let found = check::<I>(settings, cluster, &expected)?;
+    let living = cluster.living();
+    let dead: Vec<_> = (0..cluster.process().1).filter(|it| !living.contains(it)).collect();
+    if let Some(wrote) = wrote {
+        // The compute nodes of processes have the indexes of the processes.
+        expected.settle(settings, wrote, &dead);
+    }
+    outcome.checks.extend(found.judge(&expected));
+    outcome.checks.extend(expected.history.as_ref().and_then(judge));
     Ok(in_world)
+}
+
+/// Checks the table. When a process dies in the meantime, its part is not checked. So the others
+/// check all again.
+fn check<I: TableIndex>(
+    settings: &Arc<Settings>,
+    cluster: &RunCluster,
+    expected: &Expected,
+) -> Result<Found, AppError> {
+    loop {
+        let living = cluster.living();
+        let checking = Arc::new(Checking::new(settings, cluster.process(), &living));
+        let extent = cluster.part_of(expected.records);
+        let workers: Vec<Found> = cluster.phase(CHECK, extent, &checking, check::check::<I>)?;
+        if cluster.living() == living {
+            let mut found = Found::default();
+            workers.into_iter().for_each(|worker| found.merge(worker));
+            return Ok(found);
+        }
+    }
 }
 
 fn load<I: TableIndex>(
@@ -181,13 +210,13 @@ fn load<I: TableIndex>(
     Ok(Figures { latencies: latencies.measured(), ..figures })
 }
 
-/// The measured run.
+/// The measured run. Returns what the workers of each compute node wrote.
 fn run<I: TableIndex>(
     settings: &Arc<Settings>,
     cluster: &RunCluster,
     expected: &mut Expected,
     outcome: &mut Outcome,
-) -> Result<(), AppError> {
+) -> Result<Vec<Wrote>, AppError> {
     let workload = &settings.workload;
     let before = cluster.counters()?;
     let mut plan = Plan::new(cluster.begin(true)?, settings.warmup, settings.time);
@@ -238,28 +267,23 @@ fn run<I: TableIndex>(
     }
     outcome.counters = cluster.counters()?;
     for (node, counted) in outcome.counters.iter_mut().enumerate() {
-        // An agent has no workers of the run.
-        let first = ran.done.get(node * settings.common.cluster.workers);
+        // An agent has no workers of the run, nor has a process that has died.
+        let first = ran.done.iter().find(|done| done.wrote.node == node);
         let first = first.and_then(|first| first.counters);
-        *counted = *counted - first.unwrap_or(before[node]);
+        let first = first.unwrap_or_else(|| before.get(node).copied().unwrap_or_default());
+        // A process that has died does not tell its counters any more.
+        if *counted != Counters::default() {
+            *counted = *counted - first;
+        }
     }
     if let Some(course) = &run.course {
         let went = cluster.all_went(course.went())?;
         plan.measured_from = went.from;
         outcome.counters = went.counters;
     }
-    let (mut latencies, mut modified) = (Latencies::new(), 0);
-    for worker in &ran.done {
-        latencies.merge(&worker.latencies);
-        expected.records += worker.records;
-        expected.digest = expected.digest.wrapping_add(worker.digest);
-        modified += worker.fields_modified;
-    }
+    let mut latencies = Latencies::new();
+    ran.done.iter().for_each(|worker| latencies.merge(&worker.latencies));
     expected.failed += latencies.failed();
-    let mix = &workload.mix;
-    let only_modifies = mix.update + mix.upsert == 0.0 && mix.read_modify_write > 0.0;
-    let counts = only_modifies && workload.layout.keeps_whole_versions();
-    expected.fields_modified = counts.then_some(modified);
     let is_cut = run.phase.ended_early()
         || settings.operations.is_some_and(|all| latencies.ok() + latencies.failed() >= all);
     let until = (plan.until < Time::MAX && !is_cut).then_some(plan.until);
@@ -267,12 +291,8 @@ fn run<I: TableIndex>(
     let figures = Figures::between(latencies.ok(), plan.measured_from, ends);
     let latencies = latencies.measured();
     outcome.run = Some(ran.complete(Figures { latencies, ..figures }, None));
-    if run.sample.is_some() {
-        let mut history = History::new();
-        ran.done.into_iter().for_each(|worker| history.merge(worker.history));
-        outcome.checks.extend(judge(&history));
-    }
-    Ok(())
+    expected.history = run.sample.is_some().then(History::new);
+    Ok(ran.done.into_iter().map(|done| done.wrote).collect())
 }
 
 fn judge(history: &History) -> Option<RunCheck> {

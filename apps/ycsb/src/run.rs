@@ -57,18 +57,26 @@ pub(crate) struct Run {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) latencies: Latencies<OperationKind>,
-    /// Records that the worker inserted, warm-up included.
-    pub(crate) records: u64,
-    /// The sum of their keys' hashes.
-    pub(crate) digest: u64,
-    /// Fields that its read-modify-writes wrote, warm-up included.
-    pub(crate) fields_modified: u64,
-    /// The worker's history of the sample.
-    pub(crate) history: History,
+    pub(crate) wrote: Wrote,
     /// The end of its last operation.
     pub(crate) end: Time,
     /// The counters of its node at the start of the measured part, if that began.
     pub(crate) counters: Option<Counters>,
+}
+
+/// What the checks at the end need to know of one worker, warm-up included.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Wrote {
+    /// The worker's compute node, by index.
+    pub(crate) node: usize,
+    /// Records that the worker inserted.
+    pub(crate) records: u64,
+    /// The sum of their keys' hashes.
+    pub(crate) digest: u64,
+    /// Fields that its read-modify-writes wrote.
+    pub(crate) fields_modified: u64,
+    /// The worker's history of the sample.
+    pub(crate) history: History,
 }
 
 /// A running worker.
@@ -113,10 +121,13 @@ impl<I: TableIndex> Runner<I> {
         });
         let done = Done {
             latencies: Latencies::new(),
-            records: 0,
-            digest: 0,
-            fields_modified: 0,
-            history: History::new(),
+            wrote: Wrote {
+                node: member.node,
+                records: 0,
+                digest: 0,
+                fields_modified: 0,
+                history: History::new(),
+            },
             end: run.plan.begin,
             counters: None,
         };
@@ -252,17 +263,17 @@ impl<I: TableIndex> Runner<I> {
         effect: (Time, Time),
         buffers: &mut Buffers,
     ) {
-        let mut done = self.done.borrow_mut();
+        let wrote = &mut self.done.borrow_mut().wrote;
         if let Some(record) = operation.claimed().filter(|_| ended.is_ok()) {
             let content = self.store.content_key(record, buffers);
-            done.records += 1;
-            done.digest = done.digest.wrapping_add(content.number());
+            wrote.records += 1;
+            wrote.digest = wrote.digest.wrapping_add(content.number());
         }
         if let (YcsbOperation::ReadModifyWrite { write, .. }, true) = (operation, ended.is_ok()) {
-            done.fields_modified += self.store.count(*write);
+            wrote.fields_modified += self.store.count(*write);
         }
         if let Some(sample) = &self.run.sample {
-            sample.note(&mut done.history, (operation, ended), effect, &buffers.seen);
+            sample.note(&mut wrote.history, (operation, ended), effect, &buffers.seen);
         }
     }
 }

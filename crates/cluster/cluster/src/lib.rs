@@ -87,7 +87,7 @@ pub use build::{ClusterError, Member};
 pub use config::{ClusterConfig, ConfigError};
 pub use embedded::Embedded;
 #[cfg(feature = "processes")]
-pub use joined::{JoinError, Joined, NodeGroup, StartPatience, StartWait, is_free};
+pub use joined::{JoinError, Joined, NodeGroup, NodeRecovery, StartPatience, StartWait, is_free};
 pub use latchwork_engine::{Lock, Node, Ticket, Worker};
 #[cfg(feature = "processes")]
 pub use memory_host::MemoryHost;

@@ -1,6 +1,7 @@
 //! The steps of the recovery from the death of a compute node. The steps are the same in clusters
 //! of processes and in simulated clusters.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use latchwork_engine::Node;
@@ -25,14 +26,31 @@ const LOOK: Duration = Duration::from_micros(20);
 /// The longest such interval.
 const LOOK_MAX: Duration = Duration::from_millis(1);
 
-/// Takes one step as the node `node`. The executor of `handle` must poll `port`. Returns whether
-/// the step is over. A failed attempt can be repeated.
+/// The latch words that sweeps of this node have changed.
+#[derive(Default)]
+pub(crate) struct Swept {
+    /// Those that named the dead node.
+    pub(crate) released: Cell<u64>,
+    /// Those that named it as the holder.
+    pub(crate) reverted: Cell<u64>,
+}
+
+impl Swept {
+    fn count(&self, word: LatchWord, dead: ComputeNodeId) {
+        self.released.set(self.released.get() + 1);
+        self.reverted.set(self.reverted.get() + u64::from(word.exclusive() == Some(dead)));
+    }
+}
+
+/// Takes one step as the node `node`, and counts the words of a sweep in `swept`. The executor of
+/// `handle` must poll `port`. Returns whether the step is over. A failed attempt can be repeated.
 pub(crate) async fn take(
     step: RecoveryStep,
     node: &Node,
     port: &Port,
     handle: &Handle,
     dead: ComputeNodeId,
+    swept: &Swept,
 ) -> bool {
     let limit = if step == RecoveryStep::Sweep { PATIENCE } else { SHORT };
     let deadline = handle.now() + limit;
@@ -60,7 +78,7 @@ pub(crate) async fn take(
         RecoveryStep::Sweep => {
             let pool = node.allocator().pool();
             let sweep = async {
-                sweep(port, pool, dead).await?;
+                sweep(port, pool, dead, swept).await?;
                 each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await
             };
             matches!(handle.timeout(deadline, sweep).await, Ok(Ok(())))
@@ -108,11 +126,16 @@ async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool)
 }
 
 /// Takes the dead node out of all latch words of the pool. All living nodes have closed.
-async fn sweep(port: &Port, pool: &Pool, dead: ComputeNodeId) -> Result<(), VerbError> {
+async fn sweep(
+    port: &Port,
+    pool: &Pool,
+    dead: ComputeNodeId,
+    swept: &Swept,
+) -> Result<(), VerbError> {
     for memory in (0..pool.memory_nodes() as u16).map(MemoryNodeId) {
         for index in 0..pool.chunks(memory) {
             let chunk = pool.geometry().chunk_addr(memory, index);
-            sweep_chunk(port, pool.geometry(), chunk, dead).await?;
+            sweep_chunk(port, pool.geometry(), chunk, dead, swept).await?;
         }
     }
     Ok(())
@@ -123,11 +146,12 @@ async fn sweep_chunk(
     geometry: Geometry,
     chunk: GlobalAddr,
     dead: ComputeNodeId,
+    swept: &Swept,
 ) -> Result<(), VerbError> {
     let words = port.read_words(chunk, geometry.lines_per_chunk() as usize).await?;
     for (at, word) in words.into_iter().enumerate() {
         let addr = GlobalAddr::from_bits(chunk.bits() + (at * WORD) as u64);
-        mend(port, addr, LatchWord::from_bits(word), dead).await?;
+        mend(port, addr, LatchWord::from_bits(word), dead, swept).await?;
     }
     Ok(())
 }
@@ -139,10 +163,14 @@ async fn mend(
     addr: GlobalAddr,
     mut word: LatchWord,
     dead: ComputeNodeId,
+    swept: &Swept,
 ) -> Result<(), VerbError> {
     while let Some(mended) = without(word, dead) {
         match port.compare_swap(addr, word.bits(), mended.bits()).await {
-            Ok(old) if old == word.bits() => break,
+            Ok(old) if old == word.bits() => {
+                swept.count(word, dead);
+                break;
+            }
             Ok(old) => word = LatchWord::from_bits(old),
             Err(VerbError::Ambiguous { .. }) => {
                 word = LatchWord::from_bits(port.read_word(addr).await?);

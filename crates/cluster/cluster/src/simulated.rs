@@ -478,7 +478,8 @@ impl Simulated {
             let poller = port.poller();
             handle.add_poller(poller.clone());
             handle.sleep(delay).await;
-            let done = recover::take(step, &own, &port, &handle, dead).await;
+            let swept = recover::Swept::default();
+            let done = recover::take(step, &own, &port, &handle, dead, &swept).await;
             handle.remove_poller(&poller);
             done
         }))

@@ -22,6 +22,10 @@ const _: () = assert!(!LOOK.is_zero(), "a waiting party spins");
 /// [`ExchangePatience::goes_on`].
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The ends of a party without a value.
+const DIED: &str = "died";
+const LEFT: &str = "left";
+
 /// How long a party of an exchange waits for the other parties.
 #[derive(Clone, Copy)]
 pub struct ExchangePatience<'a> {
@@ -65,16 +69,47 @@ impl Membership {
         value: &[u8],
         patience: impl Into<ExchangePatience<'a>>,
     ) -> Result<Vec<Vec<u8>>, MembershipError> {
-        let ExchangePatience { limit, goes_on } = patience.into();
-        let exchange = Exchange {
+        let exchange = self.exchange_of(name, parties, patience.into(), false)?;
+        exchange.give(value)?;
+        let values = exchange.take()?;
+        strict_assert!(values.iter().all(Option::is_some), "a value is missing");
+        Ok(values.into_iter().flatten().collect())
+    }
+
+    /// As [`exchange`](Membership::exchange), but goes on without the parties that die before they
+    /// have given their values. Their values are `None`, and they are the same at all parties that
+    /// live on. All parties use one of the two calls for a name.
+    ///
+    /// # Errors
+    /// As [`exchange`](Membership::exchange), but [`MembershipError::PeerLeft`] only after a
+    /// graceful leave.
+    pub fn exchange_of_living<'a>(
+        &self,
+        name: &str,
+        parties: &[NodeIncarnation],
+        value: &[u8],
+        patience: impl Into<ExchangePatience<'a>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, MembershipError> {
+        let exchange = self.exchange_of(name, parties, patience.into(), true)?;
+        exchange.give(value)?;
+        exchange.take()
+    }
+
+    fn exchange_of<'a>(
+        &'a self,
+        name: &'a str,
+        parties: &'a [NodeIncarnation],
+        ExchangePatience { limit, goes_on }: ExchangePatience<'a>,
+        outlives: bool,
+    ) -> Result<Exchange<'a>, MembershipError> {
+        Ok(Exchange {
             shared: self.shared(),
             name: checked("exchange", name)?,
             parties,
             deadline: Deadline::after(limit),
             goes_on,
-        };
-        exchange.give(value)?;
-        exchange.take()
+            outlives,
+        })
     }
 }
 
@@ -84,12 +119,18 @@ struct Exchange<'a> {
     parties: &'a [NodeIncarnation],
     deadline: Deadline,
     goes_on: &'a dyn Fn() -> bool,
+    /// Whether the exchange goes on without the parties that have died.
+    outlives: bool,
 }
 
 /// The state of an exchange at one moment.
 enum Progress {
-    Complete,
-    Waiting { revision: u64, given: BTreeSet<NodeName> },
+    /// These parties have given their values. All others have died without a value.
+    Complete(BTreeSet<NodeName>),
+    Waiting {
+        revision: u64,
+        given: BTreeSet<NodeName>,
+    },
 }
 
 impl Exchange<'_> {
@@ -171,12 +212,13 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Waits until all parties have given their values, and returns the values.
-    fn take(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
+    /// Waits until all parties have given their values, and returns the values. With `outlives`, a
+    /// party that has died without a value has none.
+    fn take(&self) -> Result<Vec<Option<Vec<u8>>>, MembershipError> {
         let mut come = BTreeSet::from([self.shared.me.node]);
         while let Some(left) = self.left()? {
             let looked = self.look().and_then(|progress| match progress {
-                Progress::Complete => self.values().map(Some),
+                Progress::Complete(given) => self.values(&given).map(Some),
                 Progress::Waiting { revision, given } => {
                     come = given;
                     self.shared.check()?;
@@ -214,17 +256,30 @@ impl Exchange<'_> {
                 "a stranger gave a value"
             );
             strict_assert!(given.len() <= self.parties.len(), "more values than parties");
-            return Ok(Progress::Complete);
+            return Ok(Progress::Complete(given));
         }
         // The view is newer than the snapshot, so a party may have given its value and left in
         // between. In this case the snapshot lacks the value, and the view shows that the party
         // left. A second snapshot, which is newer than the view, has the value.
         let view = self.shared.read_view()?;
-        if let Some((party, how)) = self.gone(&view, &given) {
+        let gone: Vec<_> = self.gone(&view, &given).collect();
+        if !gone.is_empty() {
             let snapshot = store.range(&keys.exchange(self.name)?, limit)?;
-            if !self.given(&snapshot)?.contains(&party.node) {
-                let (exchange, node) = (self.name.to_owned(), party.node);
-                return Err(MembershipError::PeerLeft { exchange, node, how });
+            let given = self.given(&snapshot)?;
+            let mut dead = 0;
+            for (party, how) in gone {
+                match given.contains(&party.node) {
+                    true => {}
+                    // A dead node gives nothing any more. So all parties miss the same values.
+                    false if self.outlives && how == DIED => dead += 1,
+                    false => {
+                        let (exchange, node) = (self.name.to_owned(), party.node);
+                        return Err(MembershipError::PeerLeft { exchange, node, how });
+                    }
+                }
+            }
+            if given.len() + dead == self.parties.len() {
+                return Ok(Progress::Complete(given));
             }
         }
         Ok(Progress::Waiting { revision: snapshot.revision, given })
@@ -254,38 +309,44 @@ impl Exchange<'_> {
         Ok(given)
     }
 
-    /// A party that died or left without a value, and how it ended.
+    /// The parties that died or left without a value, and how they ended.
     fn gone(
         &self,
         view: &View,
         given: &BTreeSet<NodeName>,
-    ) -> Option<(NodeIncarnation, &'static str)> {
-        let mut missing = self.parties.iter().filter(|party| !given.contains(&party.node));
-        missing.find_map(|party| {
+    ) -> impl Iterator<Item = (NodeIncarnation, &'static str)> {
+        let missing = self.parties.iter().filter(|party| !given.contains(&party.node));
+        missing.filter_map(|party| {
             let how = match view.get(party.node) {
                 Some(member) if member.epoch == party.epoch => match member.state {
                     MemberState::Joined => return None,
-                    MemberState::Dead => "died",
-                    MemberState::Left => "left",
+                    MemberState::Dead => DIED,
+                    MemberState::Left => LEFT,
                 },
-                // The id has a later holder. Only the id of a node that left is reused, so the
-                // party has left. A party that never joined counts as left too.
-                _ => "left",
+                // The id has a later holder. A party that outlives others has a later holder of its
+                // id after its own death.
+                Some(member) if self.outlives && member.epoch > party.epoch => DIED,
+                // The party has left. A party that never joined counts as left too.
+                _ => LEFT,
             };
             strict_assert!(!given.contains(&party.node), "a party that gave its value is missed");
             Some((*party, how))
         })
     }
 
-    /// The values of all parties.
-    fn values(&self) -> Result<Vec<Vec<u8>>, MembershipError> {
+    /// The values of the parties, of those that have given one.
+    fn values(&self, given: &BTreeSet<NodeName>) -> Result<Vec<Option<Vec<u8>>>, MembershipError> {
         let Shared { keys, store, limit, .. } = self.shared;
         let prefix = keys.values(self.name)?;
         let mut values = Vec::with_capacity(self.parties.len());
         for NodeIncarnation { node, .. } in self.parties {
+            if !given.contains(node) {
+                values.push(None);
+                continue;
+            }
             let entry = store.get(&format!("{prefix}{node}"), *limit)?;
             let lost = || self.disagree(format!("the value of {node} is gone"));
-            values.push(entry.ok_or_else(lost)?.value);
+            values.push(Some(entry.ok_or_else(lost)?.value));
         }
         self.tidy();
         strict_assert_eq!(values.len(), self.parties.len());
@@ -295,8 +356,9 @@ impl Exchange<'_> {
     /// Deletes this node's value of its previous exchange, if all parties of the previous exchange
     /// are in the present one. That is safe if each node runs its exchanges one after the other:
     ///
-    /// 1. All parties have given their values in the present exchange.
-    /// 2. So each party of the previous exchange has ended it, and needs its values no more.
+    /// 1. All parties have given their values in the present exchange, or are dead.
+    /// 2. So each party of the previous exchange that lives has ended it, and needs its values no
+    ///    more.
     fn tidy(&self) {
         let Shared { keys, store, me, limit, completed, .. } = self.shared;
         let parties: BTreeSet<NodeIncarnation> = self.parties.iter().copied().collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use latchwork_cluster::{ClusterConfig, Embedded, Member, Node, Simulated};
 use latchwork_engine::Counters;
 use latchwork_fabric::Threaded;
+use latchwork_report::result::RecoveryResult;
 use latchwork_runtime::Time;
 use latchwork_verbs::ComputeNodeId;
 use latchwork_verbs_ibv as ibv;
@@ -173,7 +174,7 @@ impl RunCluster {
     }
 
     /// Whether this process prints the results. A single process does, and so does the first
-    /// process of a cluster.
+    /// process of a cluster, of those that lived at the last exchange.
     pub fn is_first(&self) -> bool {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => true,
@@ -200,9 +201,46 @@ impl RunCluster {
     /// The last of the ends of this process's workers. `ends` are those of all workers.
     pub fn own_end(&self, ends: impl IntoIterator<Item = Time>) -> Time {
         let own = self.nodes().len() * self.config().workers;
-        let before = self.process().0 * own;
+        let (living, process) = (self.living(), self.process().0);
+        let before = own * living.iter().filter(|other| **other < process).count();
         let ends = ends.into_iter().skip(before).take(own);
         ends.max().unwrap_or_else(|| self.now())
+    }
+
+    /// The indexes of the processes that have taken part in the last exchange, in ascending order.
+    /// The others have died, in a run that [outlives](RunCluster::outlive) them.
+    pub fn living(&self) -> Vec<usize> {
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => vec![0],
+            RunCluster::Joined(shared) => shared.living(),
+        }
+    }
+
+    /// From now on the run goes on when other processes die, if the nodes recover the lines of dead
+    /// nodes: with the setting `survive`, and a `clean-interval`. The results of dead processes are
+    /// missing in all exchanges. All processes call this when the data are loaded. They wait until
+    /// no death takes what they have written so far: for two clean intervals.
+    ///
+    /// # Errors
+    /// When another process failed, died or left in the meantime.
+    pub fn outlive(&self) -> Result<(), AppError> {
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => Ok(()),
+            RunCluster::Joined(shared) => shared.outlive(),
+        }
+    }
+
+    /// The compute nodes of this run that have died, and the recoveries of the cluster since the
+    /// begin of the run. Waits for recoveries that have begun, for half a minute at most. All
+    /// processes call this method.
+    ///
+    /// # Errors
+    /// When another process failed or left.
+    pub fn recoveries(&self) -> Result<(Vec<String>, Vec<RecoveryResult>), AppError> {
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => Ok((Vec::new(), Vec::new())),
+            RunCluster::Joined(shared) => shared.recoveries(),
+        }
     }
 
     /// The number of items that this process takes, when all processes share `all` items evenly.
@@ -303,12 +341,16 @@ impl RunCluster {
 
     /// Ends the program with its result. In a cluster of processes, this process leaves the cluster
     /// gracefully, and an error here reaches the other processes. All processes call this method.
+    /// Returns the result, and whether this process [is the first](RunCluster::is_first) at the
+    /// end.
     ///
     /// # Errors
     /// The error of the program, here or at another process; an error of the node's release.
-    pub fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
+    pub fn end<T>(self, result: Result<T, AppError>) -> Result<(T, bool), AppError> {
         match self {
-            RunCluster::Embedded(_) | RunCluster::Simulated(_) => result,
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => {
+                result.map(|result| (result, true))
+            }
             RunCluster::Joined(shared) => shared.end(result),
         }
     }
@@ -343,14 +385,22 @@ impl RunCluster {
         self.nodes().iter().cloned().chain(agents).collect()
     }
 
-    /// The counters of each compute node so far, by index, and behind them those of the agents. All
-    /// processes of a cluster call this method.
+    /// The counters of each compute node so far, by index, and behind them those of the agents.
+    /// Those of a dead node are 0. All processes of a cluster call this method.
     ///
     /// # Errors
     /// When another process died or left.
     pub fn counters(&self) -> Result<Vec<Counters>, AppError> {
         let own: Vec<Counters> = self.counting().iter().map(|node| node.counters()).collect();
-        Ok(self.share(own)?.into_iter().flatten().collect())
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => Ok(own),
+            RunCluster::Joined(shared) => {
+                // A process of a cluster has one compute node.
+                let all = shared.gather_each(Ok(own))?.into_iter();
+                let of_each = |one: Option<Vec<_>>| one.into_iter().flatten().next();
+                Ok(all.map(|one| of_each(one).unwrap_or_default()).collect())
+            }
+        }
     }
 
     /// The present time on the workers' clocks.

@@ -9,7 +9,7 @@ use latchwork_cluster::ClusterConfig;
 use latchwork_engine::Counters;
 use latchwork_report::conditions::Conditions;
 use latchwork_report::histogram::Measured;
-use latchwork_report::result::{CheckOutcome, NodeResult, ResultDocument};
+use latchwork_report::result::{CheckOutcome, NodeResult, RecoveryResult, ResultDocument};
 use latchwork_runtime::Time;
 
 use crate::{GIT, Limit, RunCluster, stop};
@@ -102,6 +102,43 @@ pub fn write_checks(out: &mut dyn Write, checks: &[RunCheck]) -> io::Result<()> 
         writeln!(out, "check  {:<16} {:<6} {}", check.name, check.word(), check.detail)?;
     }
     writeln!(out)
+}
+
+/// Writes one line for people for each recovery, and one with the dead compute nodes of the run.
+///
+/// # Errors
+/// When `out` fails.
+pub(crate) fn write_recoveries(
+    out: &mut dyn Write,
+    recoveries: &[RecoveryResult],
+    dead: &[String],
+) -> io::Result<()> {
+    for recovery in recoveries {
+        let RecoveryResult { node, known_ms, lines_released, lines_reverted, .. } = recovery;
+        let steps = [
+            ("fenced", recovery.fenced_ms),
+            ("claimed", recovery.claimed_ms),
+            ("swept", recovery.swept_ms),
+        ];
+        let steps: Vec<_> = steps
+            .iter()
+            .filter_map(|(step, ms)| ms.map(|ms| format!("{step} {ms:.1} ms")))
+            .collect();
+        let steps = match steps.is_empty() {
+            true => "nothing is recovered".to_owned(),
+            false => format!("{} later", steps.join(", ")),
+        };
+        let known = known_ms / 1e3;
+        writeln!(
+            out,
+            "death  {node}, known after {known:.2} s; {steps}; {lines_released} lines released, {lines_reverted} of them reverted"
+        )?;
+    }
+    if !dead.is_empty() {
+        let dead = dead.join(", ");
+        writeln!(out, "death  {dead}: the figures are without what was not told before")?;
+    }
+    Ok(())
 }
 
 /// Writes a table of latencies in microseconds, with a row for each kind of operation that

@@ -1,13 +1,16 @@
 //! [`Shared`]: one process's part in a run of many processes. The process joins the cluster,
 //! exchanges results, and leaves.
 
-use std::collections::BTreeMap;
+use std::cmp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::Duration;
 
-use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member};
-use latchwork_membership::{ExchangePatience, Role};
-use latchwork_runtime::Time;
+use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member, NodeRecovery};
+use latchwork_membership::{ExchangePatience, MemberState, NodeIncarnation, Role};
+use latchwork_report::result::RecoveryResult;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use latchwork_runtime::{Clock, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 use latchwork_verbs::SetupError;
 use latchwork_verbs_shm::MemoryRoom;
@@ -31,6 +34,12 @@ const HASTE: Duration = Duration::from_secs(1);
 /// How long a process waits for the other processes to finish when the run has failed.
 const TIDY: Duration = Duration::from_secs(5);
 
+/// How long a process waits at the end of a run for the recovery of the lines of dead processes.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+/// The interval between two checks of such a wait.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Time from the moment when the last process is warm to the start of the measured part. In this
 /// time, all processes learn of the start.
 const LEAD_TIME: Duration = Duration::from_millis(50);
@@ -46,6 +55,10 @@ pub struct Shared {
     gathered: AtomicU64,
     /// Whether all processes know that the run has failed.
     is_over: AtomicBool,
+    /// Whether the run goes on when processes die.
+    outlives: AtomicBool,
+    /// The ranks of the processes that gave their results in the last exchange.
+    living: Mutex<Vec<usize>>,
     lane: u64,
     /// The names of this run in the pool.
     names: Mutex<Vec<String>>,
@@ -98,14 +111,17 @@ impl Shared {
         waits.over(node.group());
         let (gathered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let names = Mutex::default();
-        let mut shared = Shared { watch, node, gathered, is_over, lane: 0, names };
+        let living = Mutex::new((0..node.group().nodes().len()).collect());
+        let outlives = AtomicBool::new(false);
+        let mut shared =
+            Shared { watch, node, gathered, is_over, outlives, living, lane: 0, names };
         let lane = shared.is_first().then(|| name_slot::take(&shared.node)).transpose();
         match shared.gather(lane.map(|lane| lane.into_iter().collect())) {
             Ok(lanes) => {
                 shared.lane = lanes.into_iter().next().unwrap_or(0);
                 Ok(shared)
             }
-            Err(error) => shared.end(Err(error)),
+            Err(error) => shared.end(Err(error)).map(|(shared, _)| shared),
         }
     }
 
@@ -141,7 +157,94 @@ impl Shared {
     }
 
     pub(crate) fn is_first(&self) -> bool {
-        self.node.group().rank() == 0
+        self.living.lock().first() == Some(&self.node.group().rank())
+    }
+
+    /// The ranks of the processes that gave their results in the last exchange. They are the same
+    /// at all these processes.
+    pub(crate) fn living(&self) -> Vec<usize> {
+        self.living.lock().clone()
+    }
+
+    /// From now on the run goes on when processes die, if the nodes recover the lines of dead
+    /// nodes. All processes call this when they have loaded the data, and wait here until no death
+    /// takes what they have written so far.
+    pub(crate) fn outlive(&self) -> Result<(), AppError> {
+        let config = self.node.config();
+        let interval = config.selcc.clean_interval;
+        if !config.selcc.survive || config.protocol.has_homes() || interval.is_zero() {
+            return Ok(());
+        }
+        // A line that is dirty now is in memory after two intervals of the cleaner.
+        let clock = Clock::start();
+        let end = clock.now() + 2 * interval + LOOK;
+        while clock.now() < end && self.watch.ended().is_none() {
+            stop::check()?;
+            thread::park_timeout(LOOK);
+        }
+        self.gather(Ok(vec![()]))?;
+        // Relaxed: the flag orders no other memory.
+        self.outlives.store(true, Ordering::Relaxed);
+        self.watch.outlive();
+        Ok(())
+    }
+
+    fn outlives(&self) -> bool {
+        self.outlives.load(Ordering::Relaxed)
+    }
+
+    /// The processes of this run that have died, as this process knows it.
+    fn dead(&self) -> impl Iterator<Item = NodeIncarnation> {
+        let view = self.node.membership().view();
+        let is_dead = move |party: &NodeIncarnation| {
+            view.get(party.node).is_some_and(|now| match now.epoch.cmp(&party.epoch) {
+                cmp::Ordering::Equal => now.state == MemberState::Dead,
+                // A later node has the id of the dead one.
+                cmp::Ordering::Greater => true,
+                cmp::Ordering::Less => false,
+            })
+        };
+        self.node.group().parties().iter().copied().filter(is_dead)
+    }
+
+    /// The processes of this run that have died, and the recoveries of the cluster since the begin
+    /// of the run. Waits until the lines of these processes are recovered, for at most
+    /// [`RECOVERY`]. All processes call this.
+    pub(crate) fn recoveries(&self) -> Result<(Vec<String>, Vec<RecoveryResult>), AppError> {
+        if !self.outlives() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let clock = Clock::start();
+        let is_recovered = |dead: NodeIncarnation| {
+            let known = self.node.recoveries();
+            known.iter().any(|recovery| recovery.dead == dead && recovery.swept.is_some())
+        };
+        while !self.dead().all(is_recovered)
+            && clock.now() < Time::ZERO + RECOVERY
+            && self.watch.ended().is_none()
+        {
+            thread::park_timeout(LOOK);
+        }
+        let dead: Vec<_> = self.dead().map(|party| party.node.to_string()).collect();
+        let own: Vec<_> = self.node.recoveries().into_iter().map(told).collect();
+        let all = self.gather(Ok(vec![(dead, own)]))?;
+        let mut dead = BTreeSet::new();
+        let mut recoveries = BTreeMap::new();
+        for (theirs, known) in all {
+            dead.extend(theirs);
+            for told in known {
+                let (epoch, recovery) = result_of(told);
+                // The node that sweeps knows the most.
+                let rank = |it: &RecoveryResult| (it.claimed_ms.is_some(), it.lines_released);
+                let best = recoveries.entry(epoch).or_insert_with(|| recovery.clone());
+                if rank(&recovery) > rank(best) {
+                    *best = recovery;
+                }
+            }
+        }
+        let mut recoveries: Vec<RecoveryResult> = recoveries.into_values().collect();
+        recoveries.sort_by(|a, b| a.known_ms.total_cmp(&b.known_ms));
+        Ok((dead.into_iter().collect(), recoveries))
     }
 
     pub(crate) fn process(&self) -> (usize, usize) {
@@ -161,18 +264,48 @@ impl Shared {
         &self,
         own: Result<Vec<T>, AppError>,
     ) -> Result<Vec<T>, AppError> {
+        Ok(self.gather_each(own)?.into_iter().flatten().flatten().collect())
+    }
+
+    /// As [`gather`](Shared::gather), with the results of each process by its index. A process that
+    /// has died in a run that outlives it has none.
+    pub(crate) fn gather_each<T: Serialize + DeserializeOwned>(
+        &self,
+        own: Result<Vec<T>, AppError>,
+    ) -> Result<Vec<Option<Vec<T>>>, AppError> {
         let gathered = self.try_gather(own);
-        if gathered.is_err() {
+        match &gathered {
             // Relaxed: one thread writes and reads the flag.
-            self.is_over.store(true, Ordering::Relaxed);
+            Err(_) => self.is_over.store(true, Ordering::Relaxed),
+            Ok(all) => {
+                let living = all.iter().enumerate().filter(|(_, one)| one.is_some());
+                *self.living.lock() = living.map(|(rank, _)| rank).collect();
+            }
         }
         gathered
+    }
+
+    /// Exchanges values with the other processes, those that live if the run outlives the others.
+    fn exchange(
+        &self,
+        name: &str,
+        value: &[u8],
+        patience: ExchangePatience<'_>,
+    ) -> Result<Vec<Option<Vec<u8>>>, JoinError> {
+        let group = self.node.group();
+        match self.outlives() {
+            true => group.exchange_of_living(name, value, patience),
+            false => {
+                let all = group.exchange(name, value, patience)?;
+                Ok(all.into_iter().map(Some).collect())
+            }
+        }
     }
 
     fn try_gather<T: Serialize + DeserializeOwned>(
         &self,
         own: Result<Vec<T>, AppError>,
-    ) -> Result<Vec<T>, AppError> {
+    ) -> Result<Vec<Option<Vec<T>>>, AppError> {
         let number = self.gathered.fetch_add(1, Ordering::Relaxed);
         let group = self.node.group();
         // If the run has ended, the results of this phase are incomplete, so the error counts.
@@ -190,7 +323,7 @@ impl Shared {
         let bytes = postcard::to_stdvec(&(early, told)).map_err(|error| failed(&error))?;
         let goes_on = || self.watch.goes_on();
         let patience = ExchangePatience { limit: LATE, goes_on: &goes_on };
-        let all = match group.exchange(&format!("results-{number}"), &bytes, patience) {
+        let all = match self.exchange(&format!("results-{number}"), &bytes, patience) {
             Ok(all) => all,
             // The reason why the run ended explains more than the failed exchange.
             Err(error) => {
@@ -202,6 +335,10 @@ impl Shared {
         let mut gathered = Vec::new();
         let mut wrong = own.err();
         for (node, bytes) in group.nodes().iter().zip(all) {
+            let Some(bytes) = bytes else {
+                gathered.push(None);
+                continue;
+            };
             let (early, told): Parcel<T> =
                 postcard::from_bytes(&bytes).map_err(|error| failed(&error))?;
             if let Some((status, node)) = early
@@ -210,7 +347,7 @@ impl Shared {
                 stop::ended_elsewhere(signal, &node);
             }
             match told {
-                Ok(results) => gathered.extend(results),
+                Ok(results) => gathered.push(Some(results)),
                 Err((_, error)) => {
                     wrong.get_or_insert_with(|| AppError::Failed(format!("node {node}: {error}")));
                 }
@@ -264,22 +401,25 @@ impl Shared {
     /// Waits until all processes are warm. Returns the start of the measured part, which is the
     /// same for all processes.
     fn all_are_warm(&self, number: u64) -> Result<Time, AppError> {
-        let (group, clock) = (self.node.group(), self.node.clock());
+        let clock = self.node.clock();
         let goes_on = || self.watch.goes_on() && !stop::is_aborted();
         let patience = ExchangePatience { limit: LATE, goes_on: &goes_on };
         let now = clock.now().as_nanos().to_le_bytes();
-        let all = group.exchange(&format!("warm-{number}"), &now, patience);
+        let all = self.exchange(&format!("warm-{number}"), &now, patience);
         let all = all.map_err(|error| {
             let text = format!("the other nodes are not warm: {error}");
             self.watch.why().unwrap_or(AppError::Failed(text))
         })?;
-        let times =
-            all.into_iter().filter_map(|time| Some(u64::from_le_bytes(time.try_into().ok()?)));
+        let times = all
+            .into_iter()
+            .flatten()
+            .filter_map(|time| Some(u64::from_le_bytes(time.try_into().ok()?)));
         Ok(times.map(Time::from_nanos).max().unwrap_or_else(|| clock.now()) + LEAD_TIME)
     }
 
-    /// Ends this process's part of the run with `result`, and leaves the cluster.
-    pub(crate) fn end<T>(self, result: Result<T, AppError>) -> Result<T, AppError> {
+    /// Ends this process's part of the run with `result`, and leaves the cluster. Returns the
+    /// result, and whether this process is the first of those that live.
+    pub(crate) fn end<T>(self, result: Result<T, AppError>) -> Result<(T, bool), AppError> {
         let result = match result {
             // The exchange makes all processes wait for each other: no process may leave while
             // another process needs its lines.
@@ -289,6 +429,7 @@ impl Shared {
             Err(error) => Err(self.gather::<()>(Err(error.clone())).err().unwrap_or(error)),
         };
         stop::leaving();
+        let (is_first, is_whole) = (self.is_first(), self.dead().next().is_none());
         let Shared { watch, node, lane, names, .. } = self;
         let has_deaths = watch.has_deaths();
         drop(watch);
@@ -296,17 +437,18 @@ impl Shared {
             return Err(why.clone());
         }
         let config = node.config().clone();
-        if node.group().rank() == 0
-            && let Err(error) = name_slot::release_name(&node, lane, &names.into_inner())
-        {
+        if is_first && let Err(error) = name_slot::release_name(&node, lane, &names.into_inner()) {
             tracing::warn!(%error, "the names of this run stay taken");
         }
         let left = match result {
+            // The dead nodes do not come to the exchange of a release. So the memory of the run
+            // stays claimed.
+            Ok(_) if !is_whole => node.leave(),
             Ok(_) => node.release(LATE, config.pool.deadline),
             Err(_) => node.release(TIDY, HASTE),
         };
         match (result, left) {
-            (Ok(result), Ok(())) => Ok(result),
+            (Ok(result), Ok(())) => Ok((result, is_first)),
             (Ok(_), Err(error)) => Err(AppError::Failed(format!(
                 "the node could not leave in order: {}",
                 join_error(&config, &error)
@@ -319,6 +461,35 @@ impl Shared {
             }
         }
     }
+}
+
+/// A recovery, as a process tells it to the others: the member epoch and the name of the dead node;
+/// when the death was known; when the dead node was fenced, its lines claimed and its words swept;
+/// the lines that were released, and those that were reverted.
+type Told = (u64, String, Duration, [Option<Duration>; 3], [u64; 2]);
+
+fn told(known: NodeRecovery) -> Told {
+    let NodeRecovery { dead, fenced, claimed, swept, lines_released, lines_reverted, .. } = known;
+    let lines = [lines_released, lines_reverted];
+    (dead.epoch, dead.node.to_string(), known.known, [fenced, claimed, swept], lines)
+}
+
+/// A recovery for the result document, with the member epoch of the dead node.
+fn result_of((epoch, node, known, steps, lines): Told) -> (u64, RecoveryResult) {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let [fenced_ms, claimed_ms, swept_ms] = steps.map(|time| time.map(ms));
+    let [lines_released, lines_reverted] = lines;
+    let known_ms = ms(known);
+    let result = RecoveryResult {
+        node,
+        known_ms,
+        fenced_ms,
+        claimed_ms,
+        swept_ms,
+        lines_released,
+        lines_reverted,
+    };
+    (epoch, result)
 }
 
 /// The end of an error about memory: a control group may limit it, or files of killed processes may

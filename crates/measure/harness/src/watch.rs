@@ -7,6 +7,7 @@
 //!   a node dies or leaves, memory dies ─────── the view ──────┘        └─► phases of all fail and name it
 //! ```
 //!
+//! - A run that outlives its compute nodes goes on when one dies: [`Watch::outlive`].
 //! - A *word* is a value in the membership store that all processes of the run read.
 //! - Only the first writer of a word counts. So all processes end with one status, and their error
 //!   lines name the same failure.
@@ -23,7 +24,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use latchwork_cluster::NodeGroup;
-use latchwork_membership::{Membership, NodeName};
+use latchwork_membership::{Membership, NodeIncarnation, NodeName};
+use latchwork_runtime::sync::{AtomicBool, Ordering};
 use latchwork_runtime::{Clock, Time};
 
 use crate::AppError;
@@ -57,6 +59,8 @@ struct State {
     group: NodeGroup,
     lease: Duration,
     clock: Clock,
+    /// Whether the run goes on when compute nodes of the run die.
+    outlives: AtomicBool,
     /// The reason why the run cannot continue, and the time at which this process learned of it.
     ended: Mutex<Option<(AppError, Time)>>,
     /// The time at which [`Watch::goes_on`] first found that a signal had aborted the program.
@@ -110,6 +114,7 @@ impl Watch {
             group: group.clone(),
             lease,
             clock: Clock::start(),
+            outlives: AtomicBool::new(false),
             ended: Mutex::default(),
             stopped: Mutex::default(),
         });
@@ -124,6 +129,12 @@ impl Watch {
         let thread = Builder::new().name("watch".into()).spawn(look);
         // If the thread cannot start, the process learns of events only at its exchanges.
         Watch { state, end: thread.ok().map(|thread| (sender, thread)) }
+    }
+
+    /// From now on the run goes on when compute nodes of the run die.
+    pub(crate) fn outlive(&self) {
+        // Relaxed: the flag orders no other memory.
+        self.state.outlives.store(true, Ordering::Relaxed);
     }
 
     /// Why the run cannot continue, if that is known.
@@ -175,23 +186,20 @@ impl Watch {
         if let Err(stopped) = stop::check() {
             return Some(stopped);
         }
-        let State { membership, group, .. } = &*self.state;
-        let loss = loss::lost_lately(membership, group.parties());
+        let loss = loss::lost_lately(&self.state.membership, self.state.needed());
         self.state.weigh(loss)
     }
 
-    /// Whether a node of the run or a memory node has died, or this node's lease has ended. In
-    /// these cases the nodes do not release their lines.
+    /// Whether a node that the run needs or a memory node has died, or this node's lease has ended.
+    /// In these cases the nodes do not release their lines.
     pub(crate) fn has_deaths(&self) -> bool {
-        let State { membership, group, .. } = &*self.state;
-        loss::lost(membership, group.parties()).is_some_and(|loss| loss.died)
+        loss::lost(&self.state.membership, self.state.needed()).is_some_and(|loss| loss.died)
     }
 
     /// The error with which all processes end, after an exchange in which some process reported an
     /// error.
     pub(crate) fn verdict(&self) -> Option<AppError> {
-        let State { membership, group, .. } = &*self.state;
-        self.state.weigh(loss::lost(membership, group.parties()))
+        self.state.weigh(loss::lost(&self.state.membership, self.state.needed()))
     }
 
     /// Runs `body`. A second thread calls `fail` with the reason if the run ends before `body`
@@ -226,6 +234,12 @@ impl Drop for Watch {
 }
 
 impl State {
+    /// The compute nodes without which the run cannot go on.
+    fn needed(&self) -> &[NodeIncarnation] {
+        // A node that leaves before the end of the run has announced its failure.
+        if self.outlives.load(Ordering::Relaxed) { &[] } else { self.group.parties() }
+    }
+
     fn look(&self, told: &mut bool) {
         self.pass_signals_on(told);
         if locked(&self.ended).is_some() {
@@ -236,7 +250,7 @@ impl State {
         // reports that.
         let heard = group.heard(FAILED).ok().flatten().and_then(|word| Failure::of_word(&word));
         let heard = heard.map(|failure| failure.error(me));
-        let lost = || self.weigh(loss::lost(&self.membership, group.parties()));
+        let lost = || self.weigh(loss::lost(&self.membership, self.needed()));
         if let Some(error) = heard.or_else(lost) {
             tracing::info!(%error, "the run cannot go on");
             self.end(error);
@@ -282,7 +296,7 @@ impl State {
                 let Some(said) = said else { return Some(error) };
                 // The announcing node may have failed because another node died without an
                 // announcement.
-                let other = loss::died_besides(&self.membership, self.group.parties(), said.node);
+                let other = loss::died_besides(&self.membership, self.needed(), said.node);
                 let me = self.membership.me().node;
                 Some(other.map_or_else(|| said.error(me), |other| other.error))
             }

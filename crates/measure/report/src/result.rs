@@ -57,6 +57,31 @@ pub struct NodeResult {
     pub series: Vec<u64>,
 }
 
+/// The recovery from the death of a compute node in the run. Times are milliseconds; a time that is
+/// absent had not come when the run ended.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RecoveryResult {
+    /// The dead node, as `C3`.
+    pub node: String,
+    /// When the death was known, since all nodes of the run had come.
+    pub known_ms: f64,
+    /// When all other nodes had fenced the dead node, since `known_ms`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fenced_ms: Option<f64>,
+    /// When no line of a living node depended on the dead node any more, since `known_ms`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub claimed_ms: Option<f64>,
+    /// When no latch word named the dead node any more, since `known_ms`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub swept_ms: Option<f64>,
+    /// Latch words that the sweep took the dead node out of, in the whole pool. Words that living
+    /// nodes changed before the sweep are not counted.
+    pub lines_released: u64,
+    /// Those of them that named the dead node as the holder: its last writes to these lines, which
+    /// no other node has seen, may be gone.
+    pub lines_reverted: u64,
+}
+
 /// One run of one program: its settings, its measurements, and the outcomes of its checks.
 ///
 /// A key that does not apply to a program is absent, not null.
@@ -93,6 +118,14 @@ pub struct ResultDocument {
     /// The load phase, if the run loaded the data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load: Option<ResultPhase>,
+    /// The compute nodes that died in the run, in the order of their names: `C3`. Their results are
+    /// in no figure, as far as they had not been exchanged before.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dead: Vec<String>,
+    /// The recoveries from these deaths, and from those of other compute nodes of the cluster in
+    /// that time, in the order in which the deaths were known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub recoveries: Vec<RecoveryResult>,
     /// A sentence about what limited the speed of the measured part, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit: Option<String>,
@@ -140,6 +173,8 @@ impl ResultDocument {
             event_hash: None,
             stopped: None,
             load: None,
+            dead: Vec::new(),
+            recoveries: Vec::new(),
             limit: None,
             conditions: None,
             elapsed_s: 0.0,

@@ -26,8 +26,10 @@ use latchwork_runtime::{Clock, Time};
 use latchwork_strict::strict_assert_ne;
 
 use super::reclaims::Reclaims;
+use super::recoveries::Recoveries;
 use super::{agents, reports};
 use crate::ports::Ports;
+use crate::recover::Swept;
 use crate::transport::Link;
 
 /// The longest wait for a change of the view. Failed effects are repeated after each wait.
@@ -53,6 +55,7 @@ pub(super) struct Shared {
     pub(super) refusals: Mutex<BTreeMap<NodeName, (u64, String)>>,
     /// This process's compute node or agent, with its ports, from the time when it exists.
     pub(super) node: Mutex<Option<(Arc<Node>, Ports)>>,
+    pub(super) recoveries: Recoveries,
 }
 
 impl Shared {
@@ -69,6 +72,7 @@ impl Shared {
             peers: Mutex::new(peers),
             refusals: Mutex::default(),
             node: Mutex::default(),
+            recoveries: Recoveries::new(),
         }
     }
 }
@@ -99,6 +103,7 @@ impl Follower {
             match self.shared.membership.wait(LOOK, |view| Some(view.revision) != seen) {
                 Ok(view) => {
                     seen = Some(view.revision);
+                    self.shared.recoveries.see(&self.view, &view);
                     self.view = view;
                     let is_compute = self.shared.membership.me().node.compute().is_some();
                     let view = reports::read(&self.view, self.shared.link.key(), is_compute);
@@ -235,7 +240,12 @@ impl Follower {
         let node = self.shared.node.lock().clone();
         match (dead.node, node) {
             (NodeName::Compute(id), Some((own, ports))) => {
-                let done = self.reclaims.recover(&own, &ports, step, id);
+                let (recoveries, swept) = (&self.shared.recoveries, Swept::default());
+                recoveries.begin(step, dead.node);
+                let done = self.reclaims.recover(&own, &ports, step, id, &swept);
+                if step == RecoveryStep::Sweep {
+                    recoveries.end_sweep(dead.node, &swept, done);
+                }
                 tracing::info!(node = %dead.node, ?step, done, "a dead node is recovered");
                 done
             }

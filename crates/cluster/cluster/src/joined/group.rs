@@ -149,7 +149,32 @@ impl NodeGroup {
         value: &[u8],
         patience: impl Into<latchwork_membership::ExchangePatience<'a>>,
     ) -> Result<Vec<Vec<u8>>, JoinError> {
-        let patience = patience.into();
+        let values = self.exchange_rounds(name, value, patience.into(), false)?;
+        Ok(values.into_iter().flatten().collect())
+    }
+
+    /// As [`exchange`](NodeGroup::exchange), but goes on without the nodes that die before they
+    /// have given their values. Their values are `None`, at all nodes that live on. All nodes use
+    /// one of the two calls for a name.
+    ///
+    /// # Errors
+    /// As [`exchange`](NodeGroup::exchange), without the deaths of other nodes.
+    pub fn exchange_of_living<'a>(
+        &self,
+        name: &str,
+        value: &[u8],
+        patience: impl Into<latchwork_membership::ExchangePatience<'a>>,
+    ) -> Result<Vec<Option<Vec<u8>>>, JoinError> {
+        self.exchange_rounds(name, value, patience.into(), true)
+    }
+
+    fn exchange_rounds(
+        &self,
+        name: &str,
+        value: &[u8],
+        patience: latchwork_membership::ExchangePatience<'_>,
+        outlives: bool,
+    ) -> Result<Vec<Option<Vec<u8>>>, JoinError> {
         let clock = Clock::start();
         tracing::debug!(
             run = self.run,
@@ -157,35 +182,38 @@ impl NodeGroup {
             bytes = value.len(),
             "waits for all nodes of the run"
         );
+        let round = |number: usize, value: &[u8]| -> Result<Vec<Option<Vec<u8>>>, JoinError> {
+            let name = format!("run-{}.{name}.{number}", self.run);
+            let (membership, parties) = (&self.membership, &self.parties);
+            Ok(match outlives {
+                true => membership.exchange_of_living(&name, parties, value, patience)?,
+                false => {
+                    let all = membership.exchange(&name, parties, value, patience)?;
+                    all.into_iter().map(Some).collect()
+                }
+            })
+        };
         let mut chunks = value.chunks(CHUNK);
         let mut first = (value.len() as u64).to_le_bytes().to_vec();
         first.extend_from_slice(chunks.next().unwrap_or_default());
-        let mut lengths = Vec::new();
-        let mut values = Vec::new();
-        for mut one in self.round(name, 0, &first, patience)? {
+        let mut longest = 0;
+        let mut split = |mut one: Vec<u8>| {
             let rest = one.split_off(one.len().min(8));
-            lengths.push(u64::from_le_bytes(one.try_into().unwrap_or_default()));
-            values.push(rest);
-        }
-        strict_assert_eq!(values.len(), self.parties.len(), "each node gives one value");
-        let longest = lengths.into_iter().max().unwrap_or(0) as usize;
-        for number in 1..longest.div_ceil(CHUNK) {
-            let more = self.round(name, number, chunks.next().unwrap_or_default(), patience)?;
-            values.iter_mut().zip(more).for_each(|(value, more)| value.extend(more));
+            longest = longest.max(u64::from_le_bytes(one.try_into().unwrap_or_default()));
+            rest
+        };
+        let mut values: Vec<_> =
+            round(0, &first)?.into_iter().map(|one| one.map(&mut split)).collect();
+        strict_assert_eq!(values.len(), self.parties.len(), "each node has a value or none");
+        for number in 1..(longest as usize).div_ceil(CHUNK) {
+            let more = round(number, chunks.next().unwrap_or_default())?;
+            for (value, more) in values.iter_mut().zip(more) {
+                // A node that has died in between has not given its whole value.
+                *value = value.take().zip(more).map(|(value, more)| [value, more].concat());
+            }
         }
         tracing::debug!(run = self.run, name, waited = ?(clock.now() - Time::ZERO), "all have come");
         Ok(values)
-    }
-
-    fn round(
-        &self,
-        name: &str,
-        number: usize,
-        value: &[u8],
-        patience: latchwork_membership::ExchangePatience<'_>,
-    ) -> Result<Vec<Vec<u8>>, JoinError> {
-        let name = format!("run-{}.{name}.{number}", self.run);
-        Ok(self.membership.exchange(&name, &self.parties, value, patience)?)
     }
 
     /// Notifies all nodes of the group, and returns the value of the notification. If another node

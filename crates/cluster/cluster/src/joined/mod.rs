@@ -16,6 +16,7 @@ mod group;
 mod leaving;
 mod peer_tracker;
 mod reclaims;
+mod recoveries;
 mod reports;
 mod start_patience;
 mod withdraw;
@@ -45,6 +46,7 @@ use crate::{ClusterConfig, ConfigError};
 pub use error::JoinError;
 pub use group::NodeGroup;
 pub(crate) use peer_tracker::{Introductions, lost_memory};
+pub use recoveries::NodeRecovery;
 pub use reports::is_free;
 pub use start_patience::{StartPatience, StartWait};
 
@@ -63,7 +65,9 @@ pub struct Joined {
     _link: Link,
     epochs: Arc<Epochs>,
     group: NodeGroup,
-    _introductions: Introductions,
+    introductions: Introductions,
+    /// When all nodes of the group had come, on the clock of the recoveries.
+    began: Time,
     // Dropped last, because other nodes must not share memory of a node that is already dead.
     membership: Mortal,
 }
@@ -96,8 +100,17 @@ impl Joined {
         let mortal = Mortal(membership);
         match Begun::begin(config, transport, &mortal.0, patience.into()) {
             Ok(Begun { host, is_one_host, link, epochs, group, introductions }) => {
-                let (membership, _introductions, _link) = (mortal, introductions, link);
-                Ok(Joined { host, is_one_host, _link, membership, epochs, group, _introductions })
+                let (membership, _link, began) = (mortal, link, introductions.recoveries().now());
+                Ok(Joined {
+                    host,
+                    is_one_host,
+                    _link,
+                    epochs,
+                    group,
+                    introductions,
+                    began,
+                    membership,
+                })
             }
             Err(error) => {
                 // The node owns nothing that another node could miss. If the leave fails too, the
@@ -145,6 +158,12 @@ impl Joined {
     /// The compute nodes that started together with this one.
     pub fn group(&self) -> &NodeGroup {
         &self.group
+    }
+
+    /// The recoveries from the deaths of compute nodes, as far as this node knows of them. A
+    /// cluster without recovery has deaths here that were only fenced.
+    pub fn recoveries(&self) -> Vec<NodeRecovery> {
+        self.introductions.recoveries().since(self.began)
     }
 
     /// This node's membership.

@@ -24,6 +24,7 @@ use latchwork_runtime::{Clock, Time};
 
 use super::agents;
 use super::follower::{Follower, Shared};
+use super::recoveries::Recoveries;
 use super::start_patience::{StartPatience, StartWait};
 use crate::JoinError;
 use crate::ports::Ports;
@@ -60,6 +61,11 @@ impl Introductions {
     /// nodes, and for an agent it reports which compute nodes the agent knows.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
+    }
+
+    /// The recoveries that this node has taken part in.
+    pub(super) fn recoveries(&self) -> &Recoveries {
+        &self.shared.recoveries
     }
 
     /// Waits until the fabric knows `memory_nodes` memory nodes. Also waits until this node and all

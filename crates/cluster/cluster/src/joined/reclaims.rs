@@ -23,7 +23,7 @@ use latchwork_verbs::{ComputeNodeId, SetupError};
 
 use crate::ports::Ports;
 use crate::reclaim::empty_slot;
-use crate::recover;
+use crate::recover::{self, Swept};
 
 /// An executor and a port for the reclaims of this process.
 #[derive(Default)]
@@ -47,18 +47,20 @@ impl Reclaims {
         executor.block_on(empty_slot(port, &handle, dead))
     }
 
-    /// Takes a step of the recovery from the death of a node. Returns whether the step is over.
-    /// After a failure the membership thread calls this again.
+    /// Takes a step of the recovery from the death of a node, and counts the words of a sweep in
+    /// `swept`. Returns whether the step is over. After a failure the membership thread calls this
+    /// again.
     pub(super) fn recover(
         &mut self,
         own: &Node,
         ports: &Ports,
         step: RecoveryStep,
         dead: ComputeNodeId,
+        swept: &Swept,
     ) -> bool {
         let Ok((executor, port)) = self.worker(own.id(), ports) else { return false };
         let handle = executor.handle();
-        executor.block_on(recover::take(step, own, port, &handle, dead))
+        executor.block_on(recover::take(step, own, port, &handle, dead, swept))
     }
 
     fn worker(

@@ -168,6 +168,44 @@ fn a_node_that_dies_ends_the_exchange_for_all_at_once() {
     });
 }
 
+#[test]
+fn an_exchange_of_the_living_goes_on_without_those_that_died() {
+    in_each_place(|place| {
+        let mut nodes: Vec<_> = (0..3).map(|_| place.join(compute()).unwrap()).collect();
+        nodes.push(place.join(compute_for(FIRM)).unwrap());
+        let four = &parties(&nodes);
+        let all = |nodes: &[Membership], name: &'static str| -> Vec<Vec<Option<Vec<u8>>>> {
+            thread::scope(|scope| {
+                let one = |node: &Membership| {
+                    let node = node.clone();
+                    let value = node.me().node.to_string().into_bytes();
+                    scope.spawn(move || node.exchange_of_living(name, four, &value, 4 * LONG))
+                };
+                let threads: Vec<_> = nodes.iter().map(one).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+            })
+        };
+        let told: Vec<_> =
+            four.iter().map(|party| Some(party.node.to_string().into_bytes())).collect();
+        assert_eq!(all(&nodes, "before"), vec![told.clone(); 4]);
+        // This one dies after it has given its value. So the value is one of all.
+        let mortal = nodes.pop().unwrap();
+        let value = mortal.me().node.to_string().into_bytes();
+        let given = mortal.exchange_of_living("given", four, &value, LONG / 100);
+        assert!(matches!(given, Err(MembershipError::Deadline { .. })), "{given:?}");
+        drop(mortal);
+        assert_eq!(all(&nodes, "given"), vec![told.clone(); 3]);
+        let without = [&told[..3], &[None]].concat();
+        for name in ["after", "again"] {
+            assert_eq!(all(&nodes, name), vec![without.clone(); 3]);
+        }
+        // The end of a node that leaves is an error, as in any exchange.
+        nodes[2].leave().unwrap();
+        let gone = nodes[0].exchange_of_living("left", four, b"", 4 * LONG);
+        assert!(matches!(gone, Err(MembershipError::PeerLeft { how: "left", .. })), "{gone:?}");
+    });
+}
+
 /// Nodes outside the exchange join, leave and die. At one time their number equals the number of
 /// missing parties.
 #[test]

@@ -41,7 +41,7 @@ pub use self::outcome::{Figures, Outcome};
 pub use self::pool_size::PoolSize;
 pub use self::work::{named, tasks};
 use crate::console::{say, say_folded};
-use crate::outcome::{RunCheck, WorldEnd, write_check_lines};
+use crate::outcome::{RunCheck, WorldEnd, write_check_lines, write_recoveries};
 use crate::{AppError, NamesFiles, RunCluster};
 
 /// A program that loads data, measures operations, and checks the data. The value has all that its
@@ -138,7 +138,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When a result cannot be written.
     fn report(&self, outcome: &Outcome, found: &Self::Found) -> Result<(), AppError> {
         let outputs = self.outputs();
-        let table = |out: &mut dyn Write| self.table(outcome, found, out);
+        let table = |out: &mut dyn Write| {
+            self.table(outcome, found, out)?;
+            write_recoveries(out, &outcome.recoveries, &outcome.dead)
+        };
         let lines = |out: &mut dyn Write| self.lines(outcome, found, out);
         let taken = outputs.iter().find(|output| output.is_stdout());
         let told = crate::outcome::print_result(table, lines, taken);
@@ -175,7 +178,7 @@ impl<D: Driver> Started<D> {
         driver.common_mut().cluster = cluster.config().clone();
         let agreed = cluster.agree(D::NAME, driver.to_agree_on());
         if let Err(error) = agreed.and_then(|()| driver.join(&cluster)) {
-            return cluster.end(Err(error));
+            return cluster.end(Err(error)).map(|(started, _)| started);
         }
         Ok(Started { driver: Arc::new(driver), cluster })
     }
@@ -189,6 +192,7 @@ impl<D: Driver> Started<D> {
         }
         let mut outcome = Outcome::default();
         let found = driver.phases(cluster, &mut outcome)?;
+        (outcome.dead, outcome.recoveries) = cluster.recoveries()?;
         outcome.world = WorldEnd::of(cluster, clock.now() - Time::ZERO);
         Ok((outcome, found))
     }
@@ -201,8 +205,7 @@ fn run<D: Driver>(driver: D) -> Result<bool, AppError> {
     let ended = started.phases(clock);
     started.driver.close();
     let Started { driver, cluster } = started;
-    let is_first = cluster.is_first();
-    let (outcome, found) = cluster.end(ended)?;
+    let ((outcome, found), is_first) = cluster.end(ended)?;
     if is_first {
         driver.report(&outcome, &found)?;
     }
@@ -219,6 +222,8 @@ pub fn document<D: Driver>(driver: &D, outcome: &Outcome, found: &D::Found) -> R
     let cluster = &driver.common().cluster;
     let mut document = crate::outcome::document(D::NAME, cluster, counters, checks, event_hash);
     document.config = driver.describe();
+    document.dead.clone_from(&outcome.dead);
+    document.recoveries.clone_from(&outcome.recoveries);
     document.load = outcome.load.as_ref().map(|load| load.phase.clone());
     if let Some(main) = outcome.main() {
         document.set_measured(&main.phase, &main.latencies);

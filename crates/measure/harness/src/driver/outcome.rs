@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use latchwork_engine::Counters;
 use latchwork_report::conditions::Conditions;
 use latchwork_report::histogram::Measured;
-use latchwork_report::result::ResultPhase;
+use latchwork_report::result::{RecoveryResult, ResultPhase};
 use latchwork_runtime::Time;
 
 use crate::outcome::{self, RunCheck, WorldEnd};
@@ -59,6 +59,10 @@ pub struct Outcome {
     pub measures: Vec<(&'static str, f64)>,
     /// The world, if the cluster was simulated.
     pub world: Option<WorldEnd>,
+    /// The compute nodes of the run that have died, by name.
+    pub dead: Vec<String>,
+    /// The recoveries from deaths of compute nodes.
+    pub recoveries: Vec<RecoveryResult>,
     /// An error with which the program ends after it has reported its results.
     pub failure: Option<AppError>,
 }

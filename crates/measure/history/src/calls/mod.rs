@@ -113,6 +113,11 @@ impl<K: Ord + Clone, O> CallHistory<K, O> {
         }
     }
 
+    /// The calls of each key.
+    pub fn calls(&self) -> impl Iterator<Item = (&K, &[Call<O>])> {
+        self.keys.iter().map(|(key, calls)| (key, calls.as_slice()))
+    }
+
     /// The number of calls.
     pub fn len(&self) -> usize {
         self.keys.values().map(Vec::len).sum()

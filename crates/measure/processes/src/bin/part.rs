@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         let config = cli.cluster.config(1, &fabric, |_| 16 * MIB)?;
         let cluster = RunCluster::start(config, &fabric)?;
         let ended = run(&cli, &cluster);
-        cluster.end(ended).map(|()| true)
+        cluster.end(ended).map(|_| true)
     })
 }
 
