@@ -31,9 +31,10 @@ pub struct SimConfig {
     /// This is for measurements that do not read the other bytes. A multiple of 8; `None` copies
     /// all bytes.
     pub payload_max: Option<u32>,
-    /// The length in bytes up to which a WRITE to a memory node is whole if its sender dies. Of a
-    /// longer WRITE that is next in its batch when the sender dies, memory gets a drawn number of
-    /// the first words. `u32::MAX`, the default: each WRITE is whole, and nothing is drawn.
+    /// The length in bytes up to which a WRITE to a memory node is whole if its sender dies, or if
+    /// its connection fails. Of a longer WRITE that is next in its batch when the sender dies,
+    /// memory gets a drawn number of the first words. `u32::MAX`, the default: each WRITE is whole
+    /// if its sender dies, nothing is drawn, and a failing connection tears any WRITE.
     pub whole_write: u32,
     /// Whether a poster learns that no request of a failed batch was sent
     /// ([`VerbError::Unreachable`](latchwork_verbs::VerbError::Unreachable)). Real fabrics with

@@ -212,9 +212,18 @@ impl Flight {
         }
         match self.cut {
             Some(cut) if request > cut => Fate::Never,
+            Some(cut) if request == cut && self.is_one_piece(request, whole) => Fate::Never,
             Some(cut) if request == cut => Fate::Partly,
             _ => Fate::Whole,
         }
+    }
+
+    /// Whether a request that is cut off changes nothing: a WRITE of at most `whole` bytes to a
+    /// memory node. Without a limit, and where a test says how much is placed, it may be torn.
+    fn is_one_piece(&self, request: usize, whole: u32) -> bool {
+        let to_memory = matches!(self.batch.target, Target::Memory(_));
+        let WorkRequest::Write { local, .. } = self.batch.requests[request] else { return false };
+        to_memory && whole != u32::MAX && self.torn.is_none() && local.len <= whole
     }
 
     fn torn_or_never(&self, request: usize, whole: u32) -> Fate {

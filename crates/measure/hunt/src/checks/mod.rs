@@ -5,6 +5,7 @@ pub(crate) mod copies;
 pub(crate) mod counter;
 pub(crate) mod history;
 pub(crate) mod leaks;
+pub(crate) mod objects;
 mod owners;
 pub(crate) mod steps;
 mod values;

@@ -143,6 +143,12 @@ impl Default for Scenario {
 /// The number of the random stream that decides whether the network reports unsent batches.
 const TELLS: u64 = (1 << 40) + 15;
 
+/// The number of the random stream that decides up to which length a WRITE is whole.
+const WHOLE_WRITES: u64 = (1 << 40) + 19;
+
+/// The lengths in bytes up to which a WRITE is whole: on shared memory, RDMA devices and sockets.
+const WHOLE: [u32; 3] = [8, 256, 256 << 10];
+
 /// The smallest chunk size, in bytes. Chunks are small, so that several nodes have chunks even in a
 /// small pool.
 const CHUNK_MIN: u64 = Geometry::MIN_CHUNK;
@@ -258,9 +264,19 @@ impl Scenario {
     pub(crate) fn recovers(&self) -> bool {
         let plan = &self.faults;
         let survives = self.settings.get("survive").is_some_and(|value| value == "on");
-        let is_judged = matches!(self.workload, Workload::Lines(_));
+        let is_judged = matches!(
+            self.workload,
+            Workload::Lines(_) | Workload::Buffered(_) | Workload::Memory(_) | Workload::Ycsb(_)
+        );
         let is_kept = plan.lapses == 0 && !self.loses_memory();
         survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0
+    }
+
+    /// The length in bytes up to which a WRITE is whole, if its sender dies or its connection fails.
+    /// Where no line is recovered, a failing connection may tear any WRITE.
+    pub(crate) fn whole_write(&self) -> u32 {
+        let draw = || WorkloadRandom::for_stream(self.seed, WHOLE_WRITES).below(WHOLE.len() as u64);
+        if self.recovers() { WHOLE[draw() as usize] } else { u32::MAX }
     }
 
     /// Whether operations may fail, because the protocol cannot hide some of the faults.
@@ -299,7 +315,9 @@ impl Scenario {
         let chunks = 2 * self.compute_nodes as u64 + data;
         let memory_nodes =
             if self.has_compute_homes() { self.compute_nodes } else { self.memory_nodes };
-        let each = chunks.div_ceil(memory_nodes as u64) + 2;
+        // With a journal, a chunk of each memory node for each compute node.
+        let journals = if self.whole_write() < self.line_size { self.compute_nodes } else { 0 };
+        let each = chunks.div_ceil(memory_nodes as u64) + 2 + journals as u64;
         let mut config = ClusterConfig {
             compute_nodes: self.compute_nodes,
             memory_nodes,

@@ -27,7 +27,7 @@ use latchwork_workload::distribution::Zipfian;
 use super::client::{Client, Phase, Shared, Work, popular};
 use crate::WorldCheck;
 use crate::checks::CheckResult;
-use crate::checks::buffers::{self, BufferAction, Event, Stamp, Who};
+use crate::checks::buffers::{self, BufferAction, Event, Events, Stamp, Who};
 use crate::scenario::{BufferedLoad, Scenario, SeededBug};
 use crate::world::Failing;
 
@@ -92,7 +92,7 @@ impl Buffered {
 impl Work for Buffered {
     type Task = Task;
     type Operation = Operation;
-    type Record = Vec<Event>;
+    type Record = Events;
 
     async fn begin(client: &Client<Self>, _phase: Phase) -> Option<Task> {
         let (shared, who) = (&client.shared, client.writer());
@@ -172,15 +172,19 @@ impl Work for Buffered {
         self.load.lines
     }
 
-    fn lines_in_use(&self, _record: &Vec<Event>) -> Option<u64> {
+    fn lines_in_use(&self, _record: &Events) -> Option<u64> {
         Some(self.roots())
     }
 
-    fn merge(record: &mut Vec<Event>, more: Vec<Event>) {
-        record.extend(more);
+    fn merge(record: &mut Events, more: Events) {
+        record.all.extend(more.all);
     }
 
-    fn judge(&self, record: &Vec<Event>) -> CheckResult {
+    fn forget_unseen(record: &mut Events, dead: &BTreeMap<usize, Time>) {
+        record.dead.clone_from(dead);
+    }
+
+    fn judge(&self, record: &Events) -> CheckResult {
         buffers::check(self.load.order, record).map(|()| 0)
     }
 }
@@ -194,7 +198,7 @@ impl Shared<Buffered> {
 
     fn add(&self, member: &Member, who: Option<Who>, began: Stamp, deed: BufferAction) {
         let ended = self.stamp(member);
-        self.record.borrow_mut().push(Event { who, began, ended, deed });
+        self.record.borrow_mut().all.push(Event { who, began, ended, deed });
     }
 
     /// The buffer of a worker. The first task of the worker makes it.
@@ -254,7 +258,7 @@ impl Shared<Buffered> {
 impl Client<Buffered> {
     fn writer(&self) -> Who {
         let task = self.process.number as usize - 1;
-        Who { task, writer: task / self.shared.scenario.tasks }
+        Who { task, writer: task / self.shared.scenario.tasks, node: self.process.node }
     }
 
     fn began(&self) -> Stamp {

@@ -1,6 +1,7 @@
 //! [`Client`]: one task of any workload. It draws operations, and applies them one after the other.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +43,9 @@ pub(crate) trait Work: Sized + 'static {
     const STREAM: u64 = 0;
     /// Whether tasks of their own finish what faults have interrupted, for as long as it takes.
     const FINISHES: bool = false;
+    /// Whether operations allocate or free lines. A death may then leave lines in no use, and may
+    /// put lines back into use that the dead node has freed.
+    const ALLOCATES: bool = false;
     /// What a task knows.
     type Task;
     /// A drawn operation.
@@ -88,10 +92,10 @@ pub(crate) trait Work: Sized + 'static {
     /// Adds the record of another thread.
     fn merge(record: &mut Self::Record, more: Self::Record);
 
-    /// Drops what these nodes, which have died, wrote last and no other node has seen. Only in
-    /// worlds that [recover](Scenario::recovers) lines.
-    fn forget_unseen(record: &mut Self::Record, is_dead: &dyn Fn(usize) -> bool) {
-        let _ = (record, is_dead);
+    /// Drops what these nodes wrote last and no other node has seen. They have died at these times.
+    /// Only in worlds that [recover](Scenario::recovers) lines.
+    fn forget_unseen(record: &mut Self::Record, dead: &BTreeMap<usize, Time>) {
+        let _ = (record, dead);
     }
 
     /// Checks the record. Returns the number of objects for which the check gave up.

@@ -127,6 +127,9 @@ impl<W: Work> Load for Shared<W> {
     }
 
     fn lines_in_use(&self) -> Option<u64> {
+        if W::ALLOCATES && self.scenario.recovers() && !self.observer.gone().is_empty() {
+            return None;
+        }
         self.work.lines_in_use(&self.record.borrow())
     }
 
@@ -151,8 +154,7 @@ impl<W: Work> Load for Shared<W> {
     fn judge(&self) -> (Option<TreeStatistics>, CheckResult) {
         W::end(self);
         if self.scenario.recovers() {
-            let is_dead = |node| self.observer.gone_since(node).is_some();
-            W::forget_unseen(&mut self.record.borrow_mut(), &is_dead);
+            W::forget_unseen(&mut self.record.borrow_mut(), &self.observer.gone());
         }
         let record = self.record.borrow();
         (W::tree(&record), self.work.judge(&record))

@@ -11,16 +11,23 @@
 //! An operation that has read a slot may read the slot's line, even if another task frees the line
 //! meanwhile. The epochs prevent the reuse of the line until the operation has ended. So a reader
 //! that finds another stamp has found a bug.
+//!
+//! Each line may return to an older version after a death. So a task persists a line before it puts
+//! it into a slot, and the slots before it frees the line of one.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use latchwork_cache::WriteGuard;
 use latchwork_coherence::{CoherentMemory, MemoryError};
+use latchwork_history::calls::{Call, MapKey, MapOperation};
+use latchwork_runtime::Time;
 use latchwork_verbs::{GlobalAddr, Words};
 
 use super::client::{Client, Phase, Work};
 use crate::WorldCheck;
 use crate::checks::CheckResult;
+use crate::checks::objects::Calls;
 use crate::scenario::{MemoryLoad, SeededBug};
 
 /// Maximum number of waits for a line in one operation: for the slots, for the line, and for the
@@ -46,11 +53,11 @@ pub(super) struct Operation {
     stamp: u64,
 }
 
-/// The counts of all tasks.
+/// The record of all tasks.
 #[derive(Default)]
 pub(super) struct MemoryRecord {
-    put: u64,
-    taken: u64,
+    /// The calls on slots, which have the stamps of their lines as values.
+    calls: Calls<MapOperation<u64>>,
     /// The number of full slots at the end, as an inspecting worker has read it.
     full: Option<u64>,
 }
@@ -94,6 +101,7 @@ impl Work for Memory {
     type Task = Cell<u64>;
     type Operation = Operation;
     type Record = MemoryRecord;
+    const ALLOCATES: bool = true;
 
     async fn begin(_client: &Client<Self>, _phase: Phase) -> Option<Cell<u64>> {
         Some(Cell::new(0))
@@ -138,19 +146,16 @@ impl Work for Memory {
     }
 
     fn merge(record: &mut MemoryRecord, more: MemoryRecord) {
-        record.put += more.put;
-        record.taken += more.taken;
+        record.calls.merge(more.calls);
         record.full = record.full.or(more.full);
     }
 
-    /// Checks that the number of full slots is the number of puts minus the number of takes.
+    fn forget_unseen(record: &mut MemoryRecord, dead: &BTreeMap<usize, Time>) {
+        record.calls.may_be_undone(dead);
+    }
+
     fn judge(&self, record: &MemoryRecord) -> CheckResult {
-        let MemoryRecord { put, taken, full: Some(full) } = *record else { return Ok(0) };
-        if put.saturating_sub(taken) == full {
-            return Ok(0);
-        }
-        let text = format!("{put} lines were put and {taken} taken, and {full} are there");
-        Err((WorldCheck::Linearizability, text))
+        record.calls.check(&MapKey::new(), &None, "slot")
     }
 }
 
@@ -176,15 +181,17 @@ impl Client<Memory> {
             observer.tell(line, Some(stamp));
         });
         filled.await?;
+        memory.persist(line).await?;
+        let invoked = self.now();
         let shown = memory.write(self.root(0), |guard| {
-            let empty = Slot::read(guard.words(), at).is_empty();
-            if empty {
+            let inserted = Slot::read(guard.words(), at).is_empty();
+            if inserted {
                 Slot { line, stamp }.write(guard, at);
             }
-            empty
+            self.add(at, invoked, MapOperation::Insert { value: stamp, inserted });
+            inserted
         });
         if shown.await? {
-            self.record(|record| record.put += 1);
             return Ok(());
         }
         observer.tell(line, None);
@@ -192,23 +199,33 @@ impl Client<Memory> {
     }
 
     async fn take(&self, at: u64) -> Result<(), MemoryError> {
-        let taken = self.member.memory.write(self.root(0), |guard| {
+        let (memory, invoked) = (&self.member.memory, self.now());
+        let taken = memory.write(self.root(0), |guard| {
             let slot = Slot::read(guard.words(), at);
-            if !slot.is_empty() {
+            let removed = !slot.is_empty();
+            if removed {
                 Slot::EMPTY.write(guard, at);
             }
+            self.add(at, invoked, MapOperation::Remove { removed });
             slot
         });
         let slot = taken.await?;
         if slot.is_empty() {
             return Ok(());
         }
-        self.record(|record| record.taken += 1);
         self.shared.observer.tell(slot.line, None);
         if self.has_bug(SeededBug::ForgetsToFree) {
             return Ok(());
         }
+        memory.persist(self.root(0)).await?;
         self.free(slot.line).await
+    }
+
+    /// Records a call on a slot that takes effect now, while the slots are latched: a task that dies
+    /// before it has its answer has changed them, too.
+    fn add(&self, slot: u64, invoked: Time, operation: MapOperation<u64>) {
+        let call = Call { invoked, returned: Some(self.now()), operation };
+        self.record(|record| record.calls.add(self.process.node, slot, call));
     }
 
     async fn free(&self, line: GlobalAddr) -> Result<(), MemoryError> {
@@ -217,8 +234,10 @@ impl Client<Memory> {
 
     /// Reads a slot, and checks that its line has the stamp of the slot.
     async fn look(&self, at: u64) -> Result<Slot, MemoryError> {
-        let memory = &self.member.memory;
+        let (memory, invoked) = (&self.member.memory, self.now());
         let slot = memory.read(self.root(0), |words| Slot::read(words, at)).await?;
+        let found = (!slot.is_empty()).then_some(slot.stamp);
+        self.add(at, invoked, MapOperation::Get { found });
         if slot.is_empty() {
             return Ok(slot);
         }

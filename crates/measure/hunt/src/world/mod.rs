@@ -133,6 +133,7 @@ impl World {
     fn start(scenario: &Scenario, observer: &Rc<Observer>) -> Result<Rc<World>, String> {
         let mut network = scenario.network.config().map_err(|error| error.to_string())?;
         network.payload_max = scenario.elide_payloads.then_some(ELIDED);
+        network.whole_write = scenario.whole_write();
         network.tells_unsent = scenario.tells_unsent();
         network.strands = scenario.plant == Some(SeededBug::StrandsBatches);
         let cluster = Simulated::start(scenario.config(), network).map_err(|e| e.to_string())?;

@@ -326,6 +326,11 @@ impl Observer {
         self.gone.borrow().since.get(&node).copied()
     }
 
+    /// The compute nodes that have died or lost their lease, and when.
+    pub(crate) fn gone(&self) -> BTreeMap<usize, Time> {
+        self.gone.borrow().since.clone()
+    }
+
     /// Whether a compute node has lost its lease.
     pub(super) fn has_lapsed(&self, node: usize) -> bool {
         self.gone.borrow().lapsed.contains(&node)

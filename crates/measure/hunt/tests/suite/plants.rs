@@ -4,7 +4,7 @@
 use latchwork_cluster::Protocol;
 use latchwork_hunt::scenario::{
     BufferedLoad, LinesLoad, LocksLoad, MemoryLoad, Overrides, QueueLoad, RtreeLoad, TreeLoad,
-    TxnLoad, WorkloadKind,
+    TxnLoad, WorkloadKind, YcsbLoad,
 };
 use latchwork_hunt::{
     FaultPlan, Network, Scenario, SeededBug, SwarmChoice, TreeIndex, Workload, WorldCheck, run,
@@ -75,6 +75,30 @@ fn a_recovery_without_one_of_its_rules_undoes_what_others_have_seen() {
     is_found(SeededBug::SweepsEarly, 60, &checks, recovering);
     is_found(SeededBug::TrustsTheDead, 60, &checks, recovering);
 }
+
+/// The workloads besides `lines` that judge a recovery.
+#[test]
+fn a_recovery_that_undoes_what_others_have_seen_is_found_in_each_workload() {
+    let workloads = [
+        Workload::Memory(MemoryLoad::default()),
+        Workload::Buffered(BufferedLoad::default()),
+        Workload::Ycsb(YcsbLoad::default()),
+    ];
+    for workload in workloads {
+        let in_it = |seed| Scenario { workload: workload.clone(), ..recovering(seed) };
+        is_found(SeededBug::KeepsChanges, 30, &JUDGED, in_it);
+    }
+}
+
+/// The checks that an undone line fails.
+const JUDGED: [WorldCheck; 6] = [
+    WorldCheck::Linearizability,
+    WorldCheck::Values,
+    WorldCheck::Owners,
+    WorldCheck::StoreOrder,
+    WorldCheck::Tree,
+    WorldCheck::Error,
+];
 
 /// The line has two owners. The check of values may detect the lost write of one owner before the
 /// check of owners detects both.

@@ -12,6 +12,10 @@
 //! | a fence, an update or a `leave` ends | all writes of the writer before it began, and the update itself |
 //! | a write's deadline passes, and its writer leaves later | that write, if it is not lost |
 //!
+//! Where lines of dead nodes are recovered, writes of a dead node may be undone, each line by itself,
+//! unless a living node has seen them. Until a node dies nothing of it is undone. From then on only
+//! what living nodes see raises floors of its writers, and no floor of another line.
+//!
 //! The check has three more rules. No other writer's task sees a write that is reported as lost.
 //! Each lost write is reported once. A writer sees the last of its own writes that is not lost.
 
@@ -64,6 +68,15 @@ pub(crate) struct Event {
 pub(crate) struct Who {
     pub(crate) task: usize,
     pub(crate) writer: usize,
+    pub(crate) node: usize,
+}
+
+/// The record of all tasks.
+#[derive(Default)]
+pub(crate) struct Events {
+    pub(crate) all: Vec<Event>,
+    /// The nodes whose writes may be undone, and the time of their death.
+    pub(crate) dead: BTreeMap<usize, Time>,
 }
 
 /// A write that was issued.
@@ -80,6 +93,7 @@ struct Issued {
 
 #[derive(Default)]
 struct Writer {
+    node: usize,
     /// All writes of the writer, in the order in which they were issued.
     writes: Vec<Issued>,
     /// The number of first writes that are visible to all readers.
@@ -102,6 +116,10 @@ enum Step<'a> {
 struct Judge<'a> {
     order: ScenarioStoreOrder,
     events: &'a [Event],
+    /// The time up to which reads and fences count.
+    until: Time,
+    /// The nodes whose writes may be undone.
+    dead: BTreeSet<usize>,
     writers: BTreeMap<usize, Writer>,
     /// For each write, its writer and its index among the writer's writes.
     places: BTreeMap<(Slot, u64), (usize, usize)>,
@@ -111,10 +129,25 @@ struct Judge<'a> {
 }
 
 /// Checks all reads.
-pub(crate) fn check(order: ScenarioStoreOrder, events: &[Event]) -> Verdict {
+pub(crate) fn check(order: ScenarioStoreOrder, events: &Events) -> Verdict {
+    for death in events.dead.values() {
+        let before = events.dead.iter().filter(|(_, since)| *since < death);
+        check_until(order, &events.all, *death, before.map(|(node, _)| *node).collect())?;
+    }
+    check_until(order, &events.all, Time::MAX, events.dead.keys().copied().collect())
+}
+
+fn check_until(
+    order: ScenarioStoreOrder,
+    events: &[Event],
+    until: Time,
+    dead: BTreeSet<usize>,
+) -> Verdict {
     let mut judge = Judge {
         order,
         events,
+        until,
+        dead,
         writers: BTreeMap::new(),
         places: BTreeMap::new(),
         perhaps: BTreeSet::new(),
@@ -133,8 +166,9 @@ impl<'a> Judge<'a> {
     /// Collects all writes of all writers, and marks the lost writes.
     fn gather(&mut self) -> Verdict {
         for Event { who, ended, deed, .. } in self.events {
-            let Some(Who { task, writer }) = *who else { continue };
+            let Some(Who { task, writer, node }) = *who else { continue };
             let of = self.writers.entry(writer).or_default();
+            of.node = node;
             let mut add = |line, number, (issued, by), update| {
                 let slot = (line, task);
                 self.places.insert((slot, number), (writer, of.writes.len()));
@@ -191,7 +225,7 @@ impl<'a> Judge<'a> {
     fn own_writes(&self) -> Verdict {
         let mut last: BTreeMap<(usize, Slot), Vec<u64>> = BTreeMap::new();
         for event in self.events {
-            let Some(Who { task, writer }) = event.who else { continue };
+            let Some(Who { task, writer, .. }) = event.who else { continue };
             match &event.deed {
                 BufferAction::Wrote { line, number, .. }
                 | BufferAction::Updated { line, number } => {
@@ -230,13 +264,16 @@ impl<'a> Judge<'a> {
     /// Goes through all steps in the order of time.
     fn go_through(&mut self) -> Verdict {
         let mut steps: Vec<(Stamp, Step<'a>)> = Vec::new();
-        for event in self.events {
+        for event in self.events.iter().filter(|event| event.ended.0 <= self.until) {
             match (&event.deed, event.who) {
                 (
                     BufferAction::Fenced { .. } | BufferAction::Updated { .. },
                     Some(Who { writer, .. }),
                 ) => {
-                    let writes = &self.writers[&writer].writes;
+                    let Writer { node, writes, .. } = &self.writers[&writer];
+                    if self.dead.contains(node) {
+                        continue;
+                    }
                     let count = writes.partition_point(|write| write.ended < event.began);
                     steps.push((event.ended, Step::First { writer, count }));
                 }
@@ -247,7 +284,8 @@ impl<'a> Judge<'a> {
                 _ => {}
             }
         }
-        for Writer { writes, left, .. } in self.writers.values() {
+        let living = self.writers.values().filter(|writer| !self.dead.contains(&writer.node));
+        for Writer { writes, left, .. } in living {
             for write in writes.iter().filter(|write| !write.lost) {
                 let (slot, number) = (write.slot, write.number);
                 if write.update {
@@ -322,11 +360,15 @@ impl<'a> Judge<'a> {
                     event.ended.0
                 ));
             };
+            let Writer { node, writes, .. } = &self.writers[&writer];
+            let may_be_undone = self.dead.contains(node);
             // A task sees the writes of its own writer before other tasks do.
-            if event.who.is_some_and(|who| who.writer == writer) {
+            if event.who.is_some_and(|who| {
+                who.writer == writer || may_be_undone && self.dead.contains(&who.node)
+            }) {
                 continue;
             }
-            if self.writers[&writer].writes[at].lost {
+            if writes[at].lost {
                 return wrong(format!(
                     "write {saw} of task {} was seen in line {line} at {}, and told as lost",
                     task + 1,
@@ -334,7 +376,7 @@ impl<'a> Judge<'a> {
                 ));
             }
             self.raise(slot, *saw);
-            if self.order == ScenarioStoreOrder::Tso {
+            if self.order == ScenarioStoreOrder::Tso && !may_be_undone {
                 self.all_visible(writer, at + 1);
             }
         }

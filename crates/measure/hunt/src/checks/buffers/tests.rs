@@ -11,7 +11,7 @@ impl History {
     fn add(mut self, task: usize, deed: BufferAction) -> Self {
         let at = self.0.len() as u64 * 10;
         let stamp = |k| (Time::from_nanos(at + k), at + k);
-        let who = Some(Who { task, writer: task });
+        let who = Some(Who { task, writer: task, node: task });
         self.0.push(Event { who, began: stamp(1), ended: stamp(2), deed });
         self
     }
@@ -36,7 +36,19 @@ impl History {
 
     fn is_right(&self) -> [bool; 2] {
         [ScenarioStoreOrder::Tso, ScenarioStoreOrder::Pso]
-            .map(|order| check(order, &self.0).is_ok())
+            .map(|order| check(order, &self.events([].into())).is_ok())
+    }
+
+    /// As [`History::is_right`], after the death of the node with the first task: behind so many of
+    /// the events.
+    fn is_right_without(&self, events: u64) -> [bool; 2] {
+        let death = Time::from_nanos(events * 10);
+        [ScenarioStoreOrder::Tso, ScenarioStoreOrder::Pso]
+            .map(|order| check(order, &self.events([(0, death)].into())).is_ok())
+    }
+
+    fn events(&self, dead: BTreeMap<usize, Time>) -> Events {
+        Events { all: self.0.clone(), dead }
     }
 }
 
@@ -49,6 +61,16 @@ fn a_later_write_without_the_one_before_it_is_refused_where_all_have_one_order()
     let seen = |second| history().wrote(0, 0, 1).wrote(0, 1, 2).saw(1, 1, [2, 0]).saw(1, 0, second);
     assert_eq!(seen([1, 0]).is_right(), [true, true]);
     assert_eq!(seen([0, 0]).is_right(), [false, true]);
+}
+
+#[test]
+fn a_death_takes_what_no_other_node_has_seen_line_by_line() {
+    let wrote = || history().wrote(0, 0, 1).wrote(0, 1, 2).fence(0);
+    assert_eq!(wrote().saw(1, 0, [0, 0]).saw(1, 1, [0, 0]).is_right_without(3), [true, true]);
+    assert_eq!(wrote().saw(1, 1, [2, 0]).saw(1, 0, [0, 0]).is_right_without(3), [true, true]);
+    // Before the death, and what another node has seen.
+    assert_eq!(wrote().saw(1, 0, [0, 0]).saw(1, 1, [0, 0]).is_right_without(4), [false, false]);
+    assert_eq!(wrote().saw(1, 1, [2, 0]).saw(1, 1, [0, 0]).is_right_without(4), [false, false]);
 }
 
 #[test]

@@ -1,27 +1,27 @@
 //! [`IndexRecord`]: the recorded calls on the keys of an index, and their check.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use latchwork_history::calls::{Call, CallHistory, ObjectViolation, check_object};
+use latchwork_history::calls::Call;
 use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
 use super::indexed::{CallOf, ErrorOf, IndexLoad, Indexed};
 use super::shared::SharedIndex;
 use crate::WorldCheck;
-use crate::checks::{CheckResult, listed};
+use crate::checks::CheckResult;
+use crate::checks::objects::Calls;
 use crate::workloads::client::Client;
 
 /// The record of all tasks.
 pub(in crate::workloads) struct IndexRecord<I: IndexLoad> {
-    calls: CallHistory<u64, CallOf<I>>,
+    calls: Calls<CallOf<I>>,
     /// The calls in progress. A call whose task dies stays in the record, because the call may have
     /// taken effect.
-    open: BTreeMap<u64, (u64, Call<CallOf<I>>)>,
+    open: BTreeMap<u64, (usize, u64, Call<CallOf<I>>)>,
     next: u64,
     /// All entries of the index, as each node read them at the end.
     pub(in crate::workloads) ends: Vec<Vec<I::Entry>>,
@@ -31,7 +31,7 @@ pub(in crate::workloads) struct IndexRecord<I: IndexLoad> {
 
 impl<I: IndexLoad> Default for IndexRecord<I> {
     fn default() -> Self {
-        let (calls, open, ends) = (CallHistory::new(), BTreeMap::new(), Vec::new());
+        let (calls, open, ends) = (Calls::default(), BTreeMap::new(), Vec::new());
         IndexRecord { calls, open, next: 0, ends, statistics: None }
     }
 }
@@ -39,8 +39,8 @@ impl<I: IndexLoad> Default for IndexRecord<I> {
 impl<I: IndexLoad> IndexRecord<I> {
     /// Adds the open calls: they stay without an end.
     pub(super) fn end(&mut self) {
-        for (_, (key, call)) in std::mem::take(&mut self.open) {
-            self.calls.record(key, call);
+        for (_, (node, key, call)) in std::mem::take(&mut self.open) {
+            self.calls.add(node, key, call);
         }
     }
 
@@ -48,6 +48,11 @@ impl<I: IndexLoad> IndexRecord<I> {
         self.calls.merge(other.calls);
         self.ends.extend(other.ends);
         self.statistics = self.statistics.take().or(other.statistics);
+    }
+
+    /// The last writes of these nodes may be undone.
+    pub(super) fn may_be_undone(&mut self, dead: &BTreeMap<usize, Time>) {
+        self.calls.may_be_undone(dead);
     }
 
     pub(super) fn judge(&self) -> CheckResult {
@@ -65,41 +70,7 @@ impl<I: IndexLoad> IndexRecord<I> {
             let text = format!("{name} has {entries} entries, and {seen} are found");
             return Err((WorldCheck::Tree, text));
         }
-        self.judge_keys()
-    }
-
-    /// Checks that for each key one order of the calls explains all answers. Returns the number of
-    /// keys for which the check gave up, which is no failure. The check gives up if a key has too
-    /// many overlapping writes. Failed writes count as overlapping, because they may take effect at
-    /// any later time.
-    fn judge_keys(&self) -> CheckResult {
-        let (model, undecided) = (I::model(), Cell::new(0));
-        let explained = self.calls.check(|calls| {
-            let judged = match check_object(&model, None, calls) {
-                Err(ObjectViolation::Undecided { .. }) => {
-                    undecided.set(undecided.get() + 1);
-                    Ok(())
-                }
-                judged => judged,
-            };
-            judged.map_err(|violation| {
-                let mut calls: Vec<_> = calls.iter().collect();
-                calls.sort_by_key(|call| call.invoked);
-                format!("{violation}:{}", listed(calls.into_iter().map(shown), CALLS_SHOWN))
-            })
-        });
-        explained.map(|()| undecided.get()).map_err(|(key, violation)| {
-            (WorldCheck::Linearizability, format!("key {key}: {violation}"))
-        })
-    }
-}
-
-const CALLS_SHOWN: usize = 80;
-
-fn shown<O: std::fmt::Debug>(call: &Call<O>) -> String {
-    match call.returned {
-        Some(returned) => format!("{} to {returned}: {:?}", call.invoked, call.operation),
-        None => format!("{}, no end: {:?}", call.invoked, call.operation),
+        self.calls.check(&I::model(), &None, "key")
     }
 }
 
@@ -116,7 +87,7 @@ impl<I: IndexLoad> Client<Indexed<I>> {
         operation: CallOf<I>,
     ) {
         let call = Call { invoked, returned, operation };
-        self.record(|record| record.calls.record(key, call));
+        self.record(|record| record.calls.add(self.process.node, key, call));
     }
 
     /// Records a call that has ended now.
@@ -149,7 +120,8 @@ impl<I: IndexLoad> Client<Indexed<I>> {
         let mut record = self.shared.record.borrow_mut();
         let id = record.next;
         record.next += 1;
-        let before = record.open.insert(id, (key, Call { invoked, returned: None, operation }));
+        let call = Call { invoked, returned: None, operation };
+        let before = record.open.insert(id, (self.process.node, key, call));
         strict_assert!(before.is_none(), "two calls have one number");
         id
     }

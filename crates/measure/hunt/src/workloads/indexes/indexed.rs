@@ -24,7 +24,7 @@ pub(in crate::workloads) trait IndexLoad: Sized + 'static {
     /// The index.
     type Index: SharedIndex;
     /// The model of one key, which is absent at first.
-    type Model: ObjectModel<State = Option<Self::Value>, Operation: Send + 'static>;
+    type Model: ObjectModel<State = Option<Self::Value>, Operation: Clone + Send + 'static>;
     /// The value of a key in the model.
     type Value;
     /// What a task knows, beside its handle on the index.

@@ -11,7 +11,10 @@ mod indexed;
 mod shared;
 mod sherman;
 
+use std::collections::BTreeMap;
+
 use latchwork_blink::TreeStatistics;
+use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use super::client::{Client, Phase, Shared, Work};
@@ -30,6 +33,7 @@ impl<I: IndexLoad> Work for Indexed<I> {
     type Task = IndexTask<I>;
     type Operation = I::Operation;
     type Record = IndexRecord<I>;
+    const ALLOCATES: bool = true;
 
     async fn set_up(client: &Client<Self>) -> Result<Vec<GlobalAddr>, String> {
         let make = async {
@@ -110,6 +114,10 @@ impl<I: IndexLoad> Work for Indexed<I> {
 
     fn merge(record: &mut IndexRecord<I>, more: IndexRecord<I>) {
         record.merge(more);
+    }
+
+    fn forget_unseen(record: &mut IndexRecord<I>, dead: &BTreeMap<usize, Time>) {
+        record.may_be_undone(dead);
     }
 
     fn judge(&self, record: &IndexRecord<I>) -> CheckResult {

@@ -126,8 +126,8 @@ impl Work for Lines {
         record.merge(more);
     }
 
-    fn forget_unseen(record: &mut LinesRecord, is_dead: &dyn Fn(usize) -> bool) {
-        record.forget_unseen(is_dead);
+    fn forget_unseen(record: &mut LinesRecord, dead: &BTreeMap<usize, Time>) {
+        record.forget_unseen(|node| dead.contains_key(&node));
     }
 
     fn judge(&self, record: &LinesRecord) -> CheckResult {
