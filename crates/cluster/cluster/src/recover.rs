@@ -7,7 +7,7 @@ use std::time::Duration;
 use latchwork_engine::Node;
 use latchwork_fabric::Port;
 use latchwork_latch::{LatchWord, NodeSet};
-use latchwork_memnode::{Geometry, Pool, PoolError, journal};
+use latchwork_memnode::{Geometry, Pool, PoolError, free_chunks, journal};
 use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::roll_forward;
@@ -79,11 +79,14 @@ pub(crate) async fn take(
             let pool = node.allocator().pool();
             let sweep = async {
                 sweep(port, pool, dead, swept).await?;
-                each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await
+                each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await?;
+                each(node, |pool, memory| free_chunks(port, pool, memory, dead)).await
             };
             matches!(handle.timeout(deadline, sweep).await, Ok(Ok(())))
         }
         RecoveryStep::Clear => {
+            // The rests of the dead node's chunks are free.
+            node.allocator().look_again();
             node.prolong_step();
             comes(handle, deadline, || node.is_step_over()).await
         }

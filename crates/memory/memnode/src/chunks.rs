@@ -1,6 +1,6 @@
 //! [`Claims`]: the claim of whole chunks of the pool by one-sided verbs, and their return.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use latchwork_fabric::Port;
 use latchwork_strict::strict_assert;
@@ -23,11 +23,41 @@ const _: () = assert!(
 );
 const _: () = assert!(WINDOW > 0 && LATCHES > 0, "a verb reads one word at least");
 
-/// A chunk, or the rest of one: its lines from index `next` on.
+/// A chunk, or the rest of one: its lines from index `next` on. The node may allocate the lines
+/// before `marked`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fresh {
     pub(crate) chunk: GlobalAddr,
     pub(crate) next: u32,
+    pub(crate) marked: u32,
+}
+
+impl Fresh {
+    /// Whether the next line is before the mark.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.next < self.marked
+    }
+}
+
+/// The lowest bit of the mark in an owner word.
+const MARK_SHIFT: u32 = 44;
+/// The bits of the mark.
+const MARK: u64 = 0xfff << MARK_SHIFT;
+/// The least number of lines by which a mark advances.
+const GROUP: u32 = 64;
+const _: () = assert!(MARK >> 56 == 0 && MARK << 8 >> 52 == 0xfff, "the mark is below the id");
+
+/// The number of lines by which the mark of a chunk of `lines` lines advances.
+fn group(lines: u32) -> u32 {
+    GROUP.max(lines.div_ceil((MARK >> MARK_SHIFT) as u32))
+}
+
+/// The first line behind the mark in an owner word with an owner.
+fn marked(owner: u64, lines: u32) -> u32 {
+    match ((owner & MARK) >> MARK_SHIFT) as u32 {
+        0 => lines,
+        groups => (groups * group(lines)).min(lines),
+    }
 }
 
 /// A compute node's position in the owner tables of the memory nodes.
@@ -35,10 +65,15 @@ pub(crate) struct Fresh {
 /// ```text
 ///  owner word     63     56 55                          0
 ///    free         |   0    |  0                          |
-///    owned        |   id   |  number of the registration |  of compute node `id`, 1 to 58
+///    owned        |   id   |  mark (12) | registration   |  of compute node `id`, 1 to 58
 ///    a rest       |   63   |  first free line            |  the lines before it are in use
 ///    slots        | 128 .. |                             |  see [`crate::journal`]
 /// ```
+///
+/// The *mark* counts groups of lines, of 64 at least. The owner allocates no line behind the mark.
+/// Before it does, it moves the mark by a compare-and-swap, once for each group. So the lines
+/// behind the mark of a dead node are free: [`Claims::free_rests`]. The mark 0 means all lines, and
+/// costs no verb: chunks of a node without marks are lost with the node.
 ///
 /// Another process may damage an owner word. A rest without a used or without a free line is
 /// impossible: its owner word is an error once, and the chunk is not claimed.
@@ -67,6 +102,8 @@ pub(crate) struct Fresh {
 #[derive(Debug)]
 pub(crate) struct Claims {
     tag: u64,
+    /// Whether the owner words of this node's chunks have marks.
+    marks: bool,
     /// The memory node of the next claim. The claims rotate, so that the load spreads over the
     /// memory nodes.
     next: usize,
@@ -74,8 +111,9 @@ pub(crate) struct Claims {
     own: Option<usize>,
     /// Per memory node, the first chunk that is not known to be claimed.
     cursors: Vec<u32>,
-    /// The chunks of this registration, by memory node.
-    owned: BTreeSet<(u16, u32)>,
+    /// The chunks of this registration, by memory node, with their owner words. A word in memory
+    /// may have a later mark.
+    owned: BTreeMap<(u16, u32), u64>,
     /// Chunks with a claim of unknown outcome, and the owner word before that claim.
     tried: BTreeMap<(u16, u32), u64>,
 }
@@ -89,16 +127,17 @@ impl Claims {
     ) -> Claims {
         let nodes = pool.memory_nodes();
         strict_assert!(
-            registration < 1 << 56,
+            registration < 1 << MARK_SHIFT,
             "the number of a registration does not fit beside the id"
         );
         strict_assert!(nodes > 0, "a pool has a memory node");
         Claims {
             tag: u64::from(node.get()) << 56 | registration,
+            marks: false,
             next: usize::from(node.get()) % nodes,
             own: own.map(|own| usize::from(own.0)),
             cursors: vec![0; nodes],
-            owned: BTreeSet::new(),
+            owned: BTreeMap::new(),
             tried: BTreeMap::new(),
         }
     }
@@ -106,6 +145,73 @@ impl Claims {
     /// The number of chunks that this node owns.
     pub(crate) fn taken(&self) -> u64 {
         self.owned.len() as u64
+    }
+
+    /// Gives marks to the chunks that are claimed from now on.
+    pub(crate) fn mark(&mut self) {
+        self.marks = true;
+    }
+
+    /// The owner word of a chunk of this node whose lines from `next` on are free.
+    fn word(&self, pool: &Pool, next: u32) -> u64 {
+        let lines = pool.geometry().lines_per_chunk();
+        let groups = u64::from(next / group(lines) + 1);
+        strict_assert!(groups <= MARK >> MARK_SHIFT, "a mark behind the chunk");
+        self.tag | if self.marks { groups << MARK_SHIFT } else { 0 }
+    }
+
+    /// Whether an owner word is one of this registration.
+    fn is_own(&self, owner: u64) -> bool {
+        owner & !MARK == self.tag
+    }
+
+    /// Moves the mark of a chunk of this node behind the line `next`, so that the node may allocate
+    /// this line. Returns the first line behind the mark.
+    pub(crate) async fn move_mark(
+        &mut self,
+        port: &Port,
+        pool: &Pool,
+        rest: Fresh,
+    ) -> Result<u32, PoolError> {
+        let (id, index) = place(pool, rest.chunk);
+        let lines = pool.geometry().lines_per_chunk();
+        let word = self.word(pool, rest.next);
+        let Some(known) = self.owned.get_mut(&(id.0, index)) else { return Ok(lines) };
+        let old = *known;
+        strict_assert!(old < word, "a mark moves back");
+        let owner = layout::owner(id, index);
+        // An earlier attempt may have been abandoned in flight. It has the same word, because the
+        // node has allocated no line since.
+        let found = repeatedly(async || port.compare_swap(owner, old, word).await).await?;
+        if found != old && found != word {
+            return Err(PoolError::Corrupt { what: "owner word of a chunk", addr: owner });
+        }
+        *known = word;
+        Ok(marked(word, lines))
+    }
+
+    /// Makes what is behind the marks of the chunks of a dead node on a memory node free for all
+    /// nodes. To be called when all nodes have fenced the dead node, and before another node has
+    /// its id. May be called several times, also at the same time.
+    pub(crate) async fn free_rests(
+        port: &Port,
+        pool: &Pool,
+        id: MemoryNodeId,
+        dead: ComputeNodeId,
+    ) -> Result<(), PoolError> {
+        let (chunks, lines) = (pool.chunks(id), pool.geometry().lines_per_chunk());
+        for first in (0..chunks).step_by(LATCHES as usize) {
+            let count = LATCHES.min(chunks - first) as usize;
+            let owners = port.read_words(layout::owner(id, first), count).await?;
+            for (index, owner) in (first..).zip(owners) {
+                let next = marked(owner, lines);
+                if owner >> 56 == u64::from(dead.get()) && next < lines {
+                    let (word, rest) = (layout::owner(id, index), REST << 56 | u64::from(next));
+                    repeatedly(async || port.compare_swap(word, owner, rest).await).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes the next claims search all chunks again, because other nodes may have returned some.
@@ -145,7 +251,9 @@ impl Claims {
                     next < pool.geometry().lines_per_chunk(),
                     "a chunk without a free line was claimed"
                 );
-                return Ok(Some(Fresh { chunk, next }));
+                let word = self.owned.get(&(node as u16, index)).copied().unwrap_or(self.tag);
+                let marked = marked(word, pool.geometry().lines_per_chunk());
+                return Ok(Some(Fresh { chunk, next, marked }));
             }
         }
         failure.map_or(Ok(None), Err)
@@ -175,8 +283,9 @@ impl Claims {
                     let addr = layout::owner(id, index);
                     return Err(PoolError::Corrupt { what: "owner word of a chunk", addr });
                 }
-                let has = self.owned.contains(&(id.0, index));
-                let taken = if has { None } else { self.take(port, id, index, owner).await? };
+                let has = self.owned.contains_key(&(id.0, index));
+                let taken =
+                    if has { None } else { self.take(port, pool, (id, index), owner).await? };
                 self.cursors[node] = index + 1;
                 strict_assert!(self.cursors[node] <= chunks, "the cursor leaves the memory node");
                 if let Some(next) = taken {
@@ -184,7 +293,7 @@ impl Claims {
                         self.tried.is_empty() || !self.tried.contains_key(&(id.0, index)),
                         "the outcome of an own claim is known"
                     );
-                    self.owned.insert((id.0, index));
+                    self.owned.insert((id.0, index), self.word(pool, next));
                     return Ok(Some((index, next)));
                 }
             }
@@ -197,13 +306,13 @@ impl Claims {
     async fn take(
         &mut self,
         port: &Port,
-        id: MemoryNodeId,
-        index: u32,
+        pool: &Pool,
+        (id, index): (MemoryNodeId, u32),
         owner: u64,
     ) -> Result<Option<u32>, PoolError> {
         let chunk = (id.0, index);
-        strict_assert!(!self.owned.contains(&chunk), "a chunk of this node is claimed again");
-        if owner == self.tag {
+        strict_assert!(!self.owned.contains_key(&chunk), "a chunk of this node is claimed again");
+        if self.is_own(owner) {
             return Ok(self.tried.remove(&chunk).map(first_free));
         }
         if owner != 0 && owner >> 56 != REST {
@@ -212,9 +321,10 @@ impl Claims {
         self.tried.insert(chunk, owner);
         strict_assert!(owner >> 56 == 0 || owner >> 56 == REST, "a chunk with an owner is claimed");
         let word = layout::owner(id, index);
-        let found = repeatedly(async || port.compare_swap(word, owner, self.tag).await).await?;
+        let own = self.word(pool, first_free(owner));
+        let found = repeatedly(async || port.compare_swap(word, owner, own).await).await?;
         self.tried.remove(&chunk);
-        Ok((found == owner || found == self.tag).then(|| first_free(owner)))
+        Ok((found == owner || found == own).then(|| first_free(owner)))
     }
 
     /// Returns the rest of a chunk of this node. The node has allocated no line from `next` on, and
@@ -225,8 +335,7 @@ impl Claims {
         pool: &Pool,
         rest: Fresh,
     ) -> Result<(), PoolError> {
-        let id = rest.chunk.node();
-        let index = pool.geometry().chunk_index(rest.chunk).map_or(u32::MAX, |index| index as u32);
+        let (id, index) = place(pool, rest.chunk);
         let word = if rest.next == 0 { 0 } else { REST << 56 | u64::from(rest.next) };
         strict_assert!(
             rest.next < pool.geometry().lines_per_chunk(),
@@ -254,7 +363,7 @@ impl Claims {
         pool: &Pool,
     ) -> Result<u64, PoolError> {
         let mut given = 0;
-        for (node, index) in self.owned.clone() {
+        for (node, index) in self.owned.keys().copied().collect::<Vec<_>>() {
             let id = MemoryNodeId(node);
             if is_unlatched(port, pool, id, index).await? {
                 self.give_back(port, id, index, 0).await?;
@@ -273,17 +382,27 @@ impl Claims {
     ) -> Result<(), PoolError> {
         // The tag is in the word until this compare-and-swap succeeds. An earlier attempt with an
         // unknown outcome may have succeeded, and other nodes may have changed the word since. Then
-        // this attempt changes nothing.
+        // this attempt changes nothing. It finds a moved mark that this node does not know.
         let owner = layout::owner(id, index);
         strict_assert!(word >> 56 == 0 || word >> 56 == REST, "a chunk goes back to an owner");
         strict_assert!(
             word >> 56 != REST || word as u32 > 0,
             "a rest begins behind the first line"
         );
-        repeatedly(async || port.compare_swap(owner, self.tag, word).await).await?;
+        let known = self.owned.get(&(id.0, index)).copied().unwrap_or(self.tag);
+        let found = repeatedly(async || port.compare_swap(owner, known, word).await).await?;
+        if found != known && self.is_own(found) {
+            repeatedly(async || port.compare_swap(owner, found, word).await).await?;
+        }
         self.owned.remove(&(id.0, index));
         Ok(())
     }
+}
+
+/// The memory node and the index of a chunk.
+fn place(pool: &Pool, chunk: GlobalAddr) -> (MemoryNodeId, u32) {
+    let index = pool.geometry().chunk_index(chunk).map_or(u32::MAX, |index| index as u32);
+    (chunk.node(), index)
 }
 
 /// Whether an owner word names a first free line that a chunk of `lines` lines can have.

@@ -38,8 +38,8 @@
 //!   begin of operations also have a deadline for other waits. When a node leaves, its wait for the
 //!   turn of another task has no deadline.
 //!
-//! A dead compute node keeps its chunks and its retired lines. [`Epochs::retire`] reclaims its
-//! epoch slot. The owner table names the chunks of a dead node.
+//! A dead compute node keeps its retired lines, and its chunks up to their marks
+//! ([`free_chunks`]). [`Epochs::retire`] reclaims its epoch slot.
 //!
 //! # Example
 //!
@@ -97,7 +97,7 @@ mod retired;
 mod settings;
 mod task_mutex;
 
-pub use allocator::LineAllocator;
+pub use allocator::{LineAllocator, free_chunks};
 pub use catalogue::{Catalogue, CatalogueEntry, ObjectKind};
 pub use epoch::{Epoch, EpochGuard, EpochWorker, Epochs};
 pub use error::PoolError;

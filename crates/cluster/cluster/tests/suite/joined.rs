@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use latchwork_cache::WriteGuard;
 use latchwork_cluster::{
     ClusterConfig, ClusterError, JoinError, Joined, Member, MemoryHost, NodeGroup, Protocol,
-    Transport,
+    Transport, is_free,
 };
 use latchwork_coherence::CoherentMemory as _;
 use latchwork_membership::{
@@ -16,6 +17,7 @@ use latchwork_membership::{
 };
 use latchwork_memnode::ObjectKind;
 use latchwork_runtime::sync::{AtomicBool, Mutex, Ordering};
+use latchwork_runtime::{Clock, Time};
 use latchwork_verbs::{CHIP_BASE, GlobalAddr, MemoryNodeId};
 use latchwork_verbs_ibv as ibv;
 use latchwork_verbs_shm::HugePages;
@@ -195,6 +197,57 @@ fn nodes_with_hand_overs_that_write_back_lose_no_write_and_leave() {
             assert!(host.leave(LONG).expect("membership answers"), "compute nodes are left");
         }
     }
+}
+
+/// A node dies without a leave, and the next one takes its id. The pool has 30 chunks of 126 lines,
+/// and each death costs 64 lines. Without the marks in the chunks it would cost one of the chunks.
+#[test]
+fn a_pool_outlives_more_deaths_than_it_has_chunks() {
+    const DEATHS: u64 = 45;
+    let [common, _] = Common::both();
+    let mut config = common.small(1, 1, 16, 1);
+    config.set("survive", "on").expect("a value");
+    let _memory = common.memory(&config);
+    assert!(DEATHS > 2 * config.memory_bytes / config.chunk_size, "more than chunks");
+    let survivor = common.compute(&config).expect("it joins");
+    let line = survivor.run(async |member| member.memory.allocate().await.expect("room"));
+    let line = line.expect("no worker fails").remove(0);
+    let clock = Clock::start();
+    for round in 1..=DEATHS {
+        let joining = Joining { id: Some(7), ttl: common.ttl, ..Joining::new(Role::Compute) };
+        let joining = Joining { reuse: Some(is_free), ..joining };
+        let membership = loop {
+            match Membership::join(common.store.clone(), CLUSTER, joining.clone()) {
+                Ok(membership) => break membership,
+                Err(error) => {
+                    assert!(matches!(error, MembershipError::Dead { .. }), "{error}");
+                    assert!(clock.now() < Time::ZERO + LONG, "{error}");
+                    thread::park_timeout(Duration::from_millis(1));
+                }
+            }
+        };
+        let mortal = Joined::start(config.clone(), &common.transport, membership, LONG);
+        let mortal = mortal.expect("it joins");
+        let was = mortal.run(async |member| {
+            member.memory.allocate().await.expect("room");
+            let was = member.memory.read(line, |words| words.u64(0)).await.expect("its holder");
+            let write = |guard: &mut WriteGuard<'_>| {
+                guard.words().set_u64(0, round);
+                guard.mark_dirty(0..8);
+            };
+            member.memory.write(line, write).await.expect("its holder");
+            was
+        });
+        assert!(was.expect("no worker fails")[0] < round, "a write of an earlier one, or none");
+    }
+    let ended = survivor.run(async |member| {
+        member.memory.read(line, |words| words.u64(0)).await.expect("no access fails");
+        for _ in 0..100 {
+            member.memory.allocate().await.expect("room");
+        }
+    });
+    ended.expect("no worker fails");
+    survivor.leave().expect("nothing is in the way");
 }
 
 /// The agents take the settings of the first compute node, and a node with others is refused.

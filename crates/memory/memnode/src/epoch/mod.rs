@@ -134,7 +134,8 @@
 //! - lines whose words name the dead node,
 //! - lines that the dead node had freed and not allocated again,
 //! - the unallocated rests of its chunks, one for each of its
-//!   [`stripes`](crate::PoolSettings::stripes).
+//!   [`stripes`](crate::PoolSettings::stripes), or of them what is
+//!   [before the mark](crate::free_chunks).
 //!
 //! The last two are bounded by the node's state at its death, and do not grow afterwards.
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use latchwork_memnode::{PoolError, PoolSettings};
+use latchwork_memnode::{Epochs, PoolError, PoolSettings, free_chunks};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
-use crate::common::{Node, Worker, World, geometry};
+use crate::common::{Node, Worker, World, geometry, node};
 
 const QUICK: PoolSettings = PoolSettings {
     tick_interval: Duration::from_micros(50),
@@ -73,6 +73,98 @@ fn what_a_node_leaves_of_its_chunks_the_next_ones_give_out() {
             assert!(round < 1_000, "seed {seed}: {} of {total} lines", all.len());
         }
     }
+}
+
+/// A node dies again and again, in the middle of allocations too, and the next one has its id. What
+/// is behind the marks of its chunks comes back: a death costs less than a group of lines in each
+/// of its stripes. No line is allocated twice.
+#[test]
+fn what_is_behind_the_marks_of_a_dead_node_others_give_out() {
+    const GROUP: u64 = 64;
+    for seed in 0..20 {
+        let world = World::new(seed, &[4, 4], 2, 1);
+        let pool = world.format();
+        let (total, mut all, mut deaths) = (pool.total_lines(), BTreeSet::new(), 0);
+        let (stays, one) = (world.register(1, &pool, QUICK), world.worker(1));
+        stays.lines.mark_chunks();
+        loop {
+            let (mortal, two) = (world.register(2, &pool, QUICK), world.worker(2));
+            mortal.lines.mark_chunks();
+            let (lines, is_full) = world.run(&two.clone(), async move {
+                let mut lines = Vec::new();
+                for _ in 0..two.below(200) {
+                    let patience = Duration::from_nanos(match two.below(20) {
+                        0 => two.below(4_000),
+                        _ => 1_000_000_000,
+                    });
+                    let one = mortal.lines.allocate(&two.port, &two.handle);
+                    match two.handle.timeout(two.handle.now() + patience, one).await {
+                        Ok(Ok(line)) => lines.push(line),
+                        Ok(Err(PoolError::OutOfMemory { .. })) => return (lines, true),
+                        Ok(Err(error)) => panic!("{error}"),
+                        Err(_) => {}
+                    }
+                }
+                // The fence ends what is in flight.
+                two.handle.sleep(Duration::from_micros(100)).await;
+                (lines, false)
+            });
+            let (own, one, pool) = (stays.clone(), one.clone(), pool.clone());
+            let mine = world.run(&one.clone(), async move {
+                for _ in 0..2 {
+                    for memory in [0, 1].map(MemoryNodeId) {
+                        free_chunks(&one.port, &pool, memory, node(2)).await.unwrap();
+                    }
+                }
+                Epochs::retire(&one.port, node(2)).await.unwrap();
+                own.lines.look_again();
+                let count = if is_full { usize::MAX } else { one.below(20) as usize };
+                let mut lines = Vec::new();
+                while lines.len() < count {
+                    match own.lines.allocate(&one.port, &one.handle).await {
+                        Ok(line) => lines.push(line),
+                        Err(error) => {
+                            assert!(matches!(error, PoolError::OutOfMemory { .. }), "{error}");
+                            break;
+                        }
+                    }
+                }
+                lines
+            });
+            deaths += 1;
+            for line in lines.into_iter().chain(mine) {
+                assert!(all.insert(line), "seed {seed}: {line} was given out twice");
+            }
+            if is_full {
+                break;
+            }
+        }
+        let lost = total - all.len() as u64;
+        let most = deaths * QUICK.stripes as u64 * GROUP;
+        assert!(lost <= most, "seed {seed}: {lost} of {total} lines after {deaths} deaths");
+    }
+}
+
+/// The marks cost a verb for each group of lines, and a node that leaves returns all of its rests.
+#[test]
+fn chunks_with_marks_are_returned_like_others() {
+    let world = World::new(1, &[2], 2, 1);
+    let pool = world.format();
+    let mut all = BTreeSet::new();
+    for round in 0..8 {
+        let (node, worker) = (world.register(1, &pool, QUICK), world.worker(1));
+        node.lines.mark_chunks();
+        let lines = world.run(&worker.clone(), async move {
+            let lines = allocate(&node, &worker, 30).await;
+            node.lines.give_back_rests(&worker.port).await.unwrap();
+            node.epochs.unregister(&worker.port).await.unwrap();
+            lines
+        });
+        all.extend(lines);
+        assert_eq!(all.len(), 30 * (round + 1), "no line is lost or given out twice");
+    }
+    // Without the mark a node would return nothing: its word would not be the one that it knows.
+    assert_eq!(world.word(OWNER_OF_CHUNK_1 as u64 - 8) >> 56, 63, "a rest");
 }
 
 /// All of a node's chunks return, except one in which a latch word names a node.
