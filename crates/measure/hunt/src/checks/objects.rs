@@ -5,8 +5,8 @@
 //! node has seen them. The check then has two parts:
 //!
 //! 1. Until a node dies nothing of it is undone. So its calls count as those of any node.
-//! 2. From then on, the last writes of dead nodes to an object may be missing: one of them, with all
-//!    that begin after its end, and some that overlap it. Reads from its begin on do not count.
+//! 2. From then on, the last writes of dead nodes to an object may be missing: one of them, with
+//!    all that begin after its end, and some that overlap it. Reads from its begin on do not count.
 //!    Their answers were judged in the first part.
 
 use std::cell::Cell;

@@ -272,8 +272,8 @@ impl Scenario {
         survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0
     }
 
-    /// The length in bytes up to which a WRITE is whole, if its sender dies or its connection fails.
-    /// Where no line is recovered, a failing connection may tear any WRITE.
+    /// The length in bytes up to which a WRITE is whole, if its sender dies or its connection
+    /// fails. Where no line is recovered, a failing connection may tear any WRITE.
     pub(crate) fn whole_write(&self) -> u32 {
         let draw = || WorkloadRandom::for_stream(self.seed, WHOLE_WRITES).below(WHOLE.len() as u64);
         if self.recovers() { WHOLE[draw() as usize] } else { u32::MAX }

@@ -221,8 +221,8 @@ impl Client<Memory> {
         self.free(slot.line).await
     }
 
-    /// Records a call on a slot that takes effect now, while the slots are latched: a task that dies
-    /// before it has its answer has changed them, too.
+    /// Records a call on a slot that takes effect now, while the slots are latched: a task that
+    /// dies before it has its answer has changed them, too.
     fn add(&self, slot: u64, invoked: Time, operation: MapOperation<u64>) {
         let call = Call { invoked, returned: Some(self.now()), operation };
         self.record(|record| record.calls.add(self.process.node, slot, call));

@@ -12,9 +12,9 @@
 //! | a fence, an update or a `leave` ends | all writes of the writer before it began, and the update itself |
 //! | a write's deadline passes, and its writer leaves later | that write, if it is not lost |
 //!
-//! Where lines of dead nodes are recovered, writes of a dead node may be undone, each line by itself,
-//! unless a living node has seen them. Until a node dies nothing of it is undone. From then on only
-//! what living nodes see raises floors of its writers, and no floor of another line.
+//! Where lines of dead nodes are recovered, writes of a dead node may be undone, each line by
+//! itself, unless a living node has seen them. Until a node dies nothing of it is undone. From then
+//! on only what living nodes see raises floors of its writers, and no floor of another line.
 //!
 //! The check has three more rules. No other writer's task sees a write that is reported as lost.
 //! Each lost write is reported once. A writer sees the last of its own writes that is not lost.
