@@ -2,12 +2,15 @@
 //! of processes and in simulated clusters.
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use latchwork_engine::Node;
 use latchwork_fabric::Port;
 use latchwork_latch::{LatchWord, NodeSet};
-use latchwork_memnode::{Geometry, Pool, PoolError, free_chunks, journal};
+use latchwork_memnode::{Pool, PoolError, free_chunks, journal};
 use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{Handle, Time};
 use latchwork_selcc::roll_forward;
@@ -25,6 +28,13 @@ const LOOK: Duration = Duration::from_micros(20);
 
 /// The longest such interval.
 const LOOK_MAX: Duration = Duration::from_millis(1);
+
+/// The verbs that a sweep has in flight, together and on one memory node.
+const LANES: usize = 64;
+const LANES_EACH: usize = 16;
+
+/// The latch words that a sweep reads at once: 4 KiB, a transfer of the control plane.
+const PIECE: u32 = 512;
 
 /// The latch words that sweeps of this node have changed.
 #[derive(Default)]
@@ -129,31 +139,73 @@ async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool)
 }
 
 /// Takes the dead node out of all latch words of the pool. All living nodes have closed.
+///
+/// Several lanes for each memory node take the pieces of its latch tables, one after the other. A
+/// lane has one verb in flight.
 async fn sweep(
     port: &Port,
     pool: &Pool,
     dead: ComputeNodeId,
     swept: &Swept,
 ) -> Result<(), VerbError> {
-    for memory in (0..pool.memory_nodes() as u16).map(MemoryNodeId) {
-        for index in 0..pool.chunks(memory) {
-            let chunk = pool.geometry().chunk_addr(memory, index);
-            sweep_chunk(port, pool.geometry(), chunk, dead, swept).await?;
+    let memory_nodes = pool.memory_nodes();
+    let each = (LANES / memory_nodes.max(1)).clamp(1, LANES_EACH);
+    let words = pool.geometry().lines_per_chunk();
+    let of_chunk = words.div_ceil(PIECE);
+    // By memory node: the number of the next piece.
+    let next: Vec<Cell<u64>> = (0..memory_nodes).map(|_| Cell::new(0)).collect();
+    let lane = |memory: usize| {
+        let (id, next) = (MemoryNodeId(memory as u16), &next[memory]);
+        async move {
+            loop {
+                let piece = next.replace(next.get() + 1);
+                let chunk = (piece / u64::from(of_chunk)) as u32;
+                if chunk >= pool.chunks(id) {
+                    return Ok(());
+                }
+                let first = (piece % u64::from(of_chunk)) as u32 * PIECE;
+                let chunk = pool.geometry().chunk_addr(id, chunk);
+                let at = GlobalAddr::from_bits(chunk.bits() + u64::from(first) * WORD as u64);
+                sweep_piece(port, at, PIECE.min(words - first) as usize, dead, swept).await?;
+            }
         }
-    }
-    Ok(())
+    };
+    all((0..memory_nodes * each).map(|at| lane(at % memory_nodes))).await
 }
 
-async fn sweep_chunk(
+/// Runs all futures, until all have ended or one has failed.
+async fn all<E, F: Future<Output = Result<(), E>>>(
+    futures: impl Iterator<Item = F>,
+) -> Result<(), E> {
+    let mut open: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
+    poll_fn(|context| {
+        let mut failed = None;
+        open.retain_mut(|future| match future.as_mut().poll(context) {
+            Poll::Ready(end) => {
+                failed = failed.take().or(end.err());
+                false
+            }
+            Poll::Pending => true,
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if open.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+async fn sweep_piece(
     port: &Port,
-    geometry: Geometry,
-    chunk: GlobalAddr,
+    first: GlobalAddr,
+    count: usize,
     dead: ComputeNodeId,
     swept: &Swept,
 ) -> Result<(), VerbError> {
-    let words = port.read_words(chunk, geometry.lines_per_chunk() as usize).await?;
+    let words = port.read_words(first, count).await?;
     for (at, word) in words.into_iter().enumerate() {
-        let addr = GlobalAddr::from_bits(chunk.bits() + (at * WORD) as u64);
+        let addr = GlobalAddr::from_bits(first.bits() + (at * WORD) as u64);
         mend(port, addr, LatchWord::from_bits(word), dead, swept).await?;
     }
     Ok(())
