@@ -14,7 +14,7 @@ use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need, Upgrade
 use latchwork_memnode::{EpochGuard, Epochs, LineHeader, PoolError};
 use latchwork_runtime::{Handle, Time};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::{GlobalAddr, LINE_HEADER};
+use latchwork_verbs::{GlobalAddr, LINE_HEADER, VerbError};
 
 use crate::lines::{End, Worker};
 use crate::lock::no_wait;
@@ -29,10 +29,21 @@ const LEAVES_EVERY: Duration = Duration::from_micros(10);
 
 impl WorkerCore {
     pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
+        if self.minds_hits.get() && self.port.is_barred() {
+            return Err(VerbError::SelfFenced.into());
+        }
         if self.node.geometry.is_line(addr) {
             Ok(())
         } else {
             Err(MemoryError::BadAddress { addr })
+        }
+    }
+
+    /// Looks whether the node may still touch memory. When it may not, no access of this worker
+    /// succeeds from now on, also none to a line that is here: other nodes may own the line.
+    pub(crate) fn mind_permission(&self) {
+        if !self.minds_hits.get() && self.port.is_barred() {
+            self.minds_hits.set(true);
         }
     }
 
@@ -45,9 +56,7 @@ impl WorkerCore {
         addr: GlobalAddr,
     ) -> Result<OptimisticRead<'c>, Need> {
         let Some(read) = found else { return Err(Need { addr, mode: AccessMode::Shared }) };
-        if let Some(costs) = &self.costs
-            && !self.charge_read(costs, read.version().frame)
-        {
+        if self.minds_hits.get() && !self.charge_read(read.version().frame) {
             return Err(Need { addr, mode: AccessMode::Shared });
         }
         self.counters.cache_hits.add(1);
@@ -62,12 +71,12 @@ impl WorkerCore {
         latch: impl FnOnce(&'c Cache) -> Option<WriteGuard<'c>>,
     ) -> Result<WriteGuard<'c>, Need> {
         let need = Need { addr, mode: AccessMode::Exclusive };
-        if self.costs.is_some() && self.is_held(addr) {
+        if self.minds_hits.get() && self.is_held(addr) {
             return Err(need);
         }
         let guard = latch(&self.node.cache).ok_or(need)?;
-        if let Some(costs) = &self.costs {
-            self.charge_write(costs, guard.version().frame);
+        if self.minds_hits.get() {
+            self.charge_write(guard.version().frame);
         }
         self.counters.cache_hits.add(1);
         Ok(guard)
@@ -145,8 +154,8 @@ impl CoherentMemory for Worker {
     fn try_latch<'a>(&'a self, seen: OptimisticRead<'a>) -> Result<WriteGuard<'a>, Need> {
         let (addr, frame) = (seen.addr(), seen.version().frame);
         let guard = seen.latch().ok_or(Need { addr, mode: AccessMode::Exclusive })?;
-        if let Some(costs) = &self.core.costs {
-            self.core.charge_latch(costs, frame);
+        if self.core.minds_hits.get() && !self.core.charge_latch(frame) {
+            return Err(Need { addr, mode: AccessMode::Exclusive });
         }
         Ok(guard)
     }

@@ -1,4 +1,5 @@
-//! The charged times of work on cached lines in a world, where work takes no time by itself.
+//! The charged times of work on cached lines in a world, where work takes no time by itself; and
+//! the refusal of hits where the node may not touch memory any more.
 //!
 //! The clock of a worker advances by the charged time of its work. A critical section is one
 //! instant of the world, so no worker ever meets a held latch. Two workers of a node would not wait
@@ -23,7 +24,6 @@ use latchwork_coherence::AccessMode;
 use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
-use crate::costs::CpuCosts;
 use crate::worker_core::WorkerCore;
 
 impl WorkerCore {
@@ -35,10 +35,13 @@ impl WorkerCore {
         (until > self.handle.now()).then_some(until)
     }
 
-    /// Whether a new writer has to wait now. A local writer holds the line, or accesses wait for
-    /// the latch and no access has reserved the line.
+    /// Whether a new writer has to wait now, or may not write. A local writer holds the line, or
+    /// accesses wait for the latch and no access has reserved the line.
     #[cold]
     pub(crate) fn is_held(&self, addr: GlobalAddr) -> bool {
+        if self.port.is_barred() {
+            return true;
+        }
         self.node.cache.find(addr).is_some_and(|id| {
             let frame = self.node.cache.frame(id);
             self.held(id).is_some() || (frame.is_awaited() && !frame.is_reserved())
@@ -72,9 +75,14 @@ impl WorkerCore {
         }
     }
 
-    /// Charges for a read that hit. Returns false, without a charge, when a writer holds the line.
+    /// Charges for a read that hit. Returns false, without a charge, when a writer holds the line,
+    /// and when the node may not touch memory.
     #[cold]
-    pub(crate) fn charge_read(&self, costs: &CpuCosts, frame: FrameId) -> bool {
+    pub(crate) fn charge_read(&self, frame: FrameId) -> bool {
+        if self.port.is_barred() {
+            return false;
+        }
+        let Some(costs) = &self.costs else { return true };
         let free = self.held(frame).is_none();
         if free {
             self.handle.charge(costs.hit + costs.copy(self.node.cache.line_size()));
@@ -83,16 +91,23 @@ impl WorkerCore {
     }
 
     /// Charges for the latch of a line that was read just before, and holds the latch for that
-    /// time.
+    /// time. Returns false when the node may not touch memory.
     #[cold]
-    pub(crate) fn charge_latch(&self, costs: &CpuCosts, frame: FrameId) {
-        self.handle.charge(costs.latch_hold);
-        self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
+    pub(crate) fn charge_latch(&self, frame: FrameId) -> bool {
+        if self.port.is_barred() {
+            return false;
+        }
+        if let Some(costs) = &self.costs {
+            self.handle.charge(costs.latch_hold);
+            self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
+        }
+        true
     }
 
     /// Charges for a write that hit, and holds the latch until the end of the charged time.
     #[cold]
-    pub(crate) fn charge_write(&self, costs: &CpuCosts, frame: FrameId) {
+    pub(crate) fn charge_write(&self, frame: FrameId) {
+        let Some(costs) = &self.costs else { return };
         self.handle.charge(costs.hit + costs.latch_hold + costs.copy(self.node.cache.line_size()));
         self.node.cache.frame(frame).hold_until(self.handle.now().as_nanos());
     }

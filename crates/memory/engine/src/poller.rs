@@ -81,6 +81,7 @@ pub(crate) struct Pump<P: CoherenceProtocol> {
 impl<P: CoherenceProtocol> Poller for Pump<P> {
     fn poll(&self, _now: Time) -> bool {
         let Some(inner) = self.inner.upgrade() else { return false };
+        inner.core.mind_permission();
         let mut any = inner.polled_late.take();
         any |= inner.poll_port();
         any |= inner.inbox.receive(&mut |message| inner.received(&message));

@@ -57,6 +57,16 @@ impl Worker {
         self.core.node.geometry.is_line(addr) && self.lines().evict(addr)
     }
 
+    /// Whether the node may touch memory: its lease has not ended. Costs a look at the clock where
+    /// there is a lease.
+    ///
+    /// What was read from the cache before, or written to it, counts when this is true: other nodes
+    /// have had no part in these lines until now. An access by itself promises less. It looks at
+    /// the lease when its worker begins a sweep, and the process may have been stopped since.
+    pub fn still_member(&self) -> bool {
+        !self.core.port.is_barred()
+    }
+
     /// The number of evicted lines that this worker has copied and not yet written back.
     pub fn write_backs(&self) -> usize {
         self.core.write_backs.taken()

@@ -51,6 +51,9 @@ pub struct WorkerCore {
     /// The worker's counters.
     pub counters: Arc<WorkerCounters>,
     pub(crate) costs: Option<CpuCosts>,
+    /// Whether a hit does more than to read the frame: in a world it is charged, and where the node
+    /// may not touch memory any more, it fails. One load, so other hits pay nothing for either.
+    pub(crate) minds_hits: Cell<bool>,
     /// The worker's part in the cluster's epochs.
     pub(crate) epochs: Rc<EpochWorker>,
     /// The numbers of the worker's messages; `Some` until the worker ends.
@@ -104,6 +107,7 @@ impl WorkerCore {
             handle: handle.clone(),
             counters: node.new_counters(),
             costs: node.settings.costs,
+            minds_hits: Cell::new(node.settings.costs.is_some()),
             numbers: Some(node.numbers.take()),
             write_backs: WriteBackRing::new(slots, node.cache.line_size()),
             letters: RefCell::default(),

@@ -174,8 +174,8 @@ fn start(
 
 /// One memory node, which answers each line by its name; or one compute node. The compute node
 /// answers each command by one line. The commands are: `node`; `write ADDRESS VALUE`, which posts a
-/// verb; `change ADDRESS VALUE`, which writes the first word of a line; `enter`, which begins an
-/// operation that never ends; `allocate N`, which keeps all lines; `leave`.
+/// verb; `change ADDRESS VALUE`, which writes the first word of a line; `read ADDRESS`, which reads
+/// that word; `enter`, which begins an operation that never ends; `allocate N`, which keeps all lines; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
@@ -241,6 +241,11 @@ async fn obey(member: Member, lines: &Mutex<Receiver<String>>, membership: &Memb
             "change" => {
                 let end = change(&member, GlobalAddr::from_bits(number(1)), number(2)).await;
                 end.map_or_else(|error| error.to_string(), |()| "done".to_owned())
+            }
+            "read" => {
+                let line = GlobalAddr::from_bits(number(1));
+                let end = member.memory.read(line, |words| words.u64(0)).await;
+                end.map_or_else(|error| error.to_string(), |value| value.to_string())
             }
             "enter" => {
                 operations.push(member.memory.enter().await.expect("an operation"));
@@ -457,15 +462,7 @@ fn the_lines_of_a_killed_node_come_back() {
         let place = Place::new(transport);
         let _memory = place.memory();
         let survivors = [place.join_surviving(), place.join_surviving()];
-        let lines = survivors[0].run(async |member| {
-            let mut lines = Vec::new();
-            for _ in 0..12 {
-                let line = member.memory.allocate().await.expect("room");
-                change(&member, line, 1).await.expect("it is there");
-                lines.push(line);
-            }
-            lines
-        });
+        let lines = survivors[0].run(|member| lines_with(member, 12, 1));
         let lines = lines.expect("no worker fails").remove(0);
         let look = |at: usize, lines: &[GlobalAddr]| -> Vec<u64> {
             let values = survivors[at].run(async |member| {
@@ -561,6 +558,105 @@ fn the_id_of_a_killed_node_is_taken_again() {
         }
         drop(child);
         survivor.leave().expect("nothing is in the way");
+    }
+}
+
+/// Lines of `member`, with a value.
+async fn lines_with(member: Member, count: usize, value: u64) -> Vec<GlobalAddr> {
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let line = member.memory.allocate().await.expect("room");
+        change(&member, line, value).await.expect("it is there");
+        lines.push(line);
+    }
+    lines
+}
+
+/// Bug: a node went on to read lines of its cache until its next verb, which other nodes had taken
+/// from it and changed.
+#[test]
+fn a_process_that_was_stopped_for_longer_than_its_lease_reads_nothing_from_its_cache() {
+    let place = Place::new("tcp");
+    let _memory = place.memory();
+    let survivor = place.join_surviving();
+    let lines = survivor.run(|member| lines_with(member, 2, 1));
+    let lines = lines.expect("no worker fails").remove(0);
+    let [shared, owned] = [lines[0].bits(), lines[1].bits()];
+    let mut child = place.child_as(SURVIVES);
+    let node = child.node();
+    assert_eq!(child.ask(&format!("read {shared}")), "1");
+    assert_eq!(child.ask(&format!("change {owned} 2")), "done");
+    assert_eq!(child.ask(&format!("read {owned}")), "2");
+    child.signal(Signal::STOP);
+    wait_for(survivor.membership(), node, MemberState::Dead);
+    let changed = survivor.run(async |member| {
+        for line in &lines {
+            change(&member, *line, 3).await.expect("no access of a survivor fails");
+        }
+    });
+    changed.expect("no worker fails");
+    child.signal(Signal::CONT);
+    for command in [format!("read {shared}"), format!("read {owned}"), format!("change {owned} 4")]
+    {
+        let error = child.ask(&command);
+        assert!(error.contains("this node's lease has ended"), "{command}: {error}");
+    }
+    let read = survivor.run(async |member| {
+        member.memory.read(lines[1], |words| words.u64(0)).await.expect("it is there")
+    });
+    assert_eq!(read.expect("no worker fails"), [3]);
+    survivor.leave().expect("nothing is in the way");
+}
+
+/// The node with the lowest id sweeps the words of the dead. It dies at some moment of a recovery
+/// from the deaths of two others, and another one goes on. The deaths are known long before the
+/// leases end.
+#[test]
+fn a_recovery_goes_on_when_the_node_that_sweeps_dies() {
+    for (transport, delay) in ["tcp", "shm"]
+        .into_iter()
+        .flat_map(|fabric| [0, 5, 10, 20, 40].map(|delay| (fabric, Duration::from_millis(delay))))
+    {
+        let place = Place::new(transport);
+        let _memory = place.memory();
+        let mut children: Vec<_> = (0..3).map(|_| place.child_as(SURVIVES)).collect();
+        let mut nodes: Vec<_> = children.iter_mut().map(|child| (child.node(), child)).collect();
+        nodes.sort_by_key(|(node, _)| *node);
+        let survivors = [place.join_surviving(), place.join_surviving()];
+        let lines = survivors[0].run(|member| lines_with(member, 12, 1));
+        let lines = lines.expect("no worker fails").remove(0);
+        for ((_, child), lines) in nodes.iter_mut().zip(lines.chunks(4)) {
+            for line in lines {
+                assert_eq!(child.ask(&format!("change {} 2", line.bits())), "done");
+            }
+        }
+        let clock = Clock::start();
+        let begun = clock.now();
+        nodes[1].1.signal(Signal::KILL);
+        nodes[2].1.signal(Signal::KILL);
+        thread::park_timeout(delay);
+        nodes[0].1.signal(Signal::KILL);
+        for survivor in &survivors {
+            let values = survivor.run(async |member| {
+                let mut values = Vec::new();
+                for line in &lines {
+                    let read = member.memory.read(*line, |words| words.u64(0));
+                    values.push(read.await.expect("no access of a survivor fails"));
+                }
+                values
+            });
+            let values = values.expect("no worker fails").remove(0);
+            assert!(values.iter().all(|value| (1..=2).contains(value)), "{values:?}");
+        }
+        let took = clock.now() - begun;
+        println!("{transport}, {delay:?} later: the lines are back after {took:?}");
+        assert!(took < SHORT, "{transport}, {delay:?}: {took:?}");
+        for (node, _) in &nodes {
+            wait_for(survivors[0].membership(), *node, MemberState::Dead);
+        }
+        for survivor in survivors {
+            survivor.leave().expect("nothing is in the way");
+        }
     }
 }
 
