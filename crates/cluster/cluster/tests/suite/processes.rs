@@ -175,7 +175,8 @@ fn start(
 /// One memory node, which answers each line by its name; or one compute node. The compute node
 /// answers each command by one line. The commands are: `node`; `write ADDRESS VALUE`, which posts a
 /// verb; `change ADDRESS VALUE`, which writes the first word of a line; `read ADDRESS`, which reads
-/// that word; `enter`, which begins an operation that never ends; `allocate N`, which keeps all lines; `leave`.
+/// that word; `enter`, which begins an operation that never ends; `allocate N`, which keeps all
+/// lines; `leave`.
 #[test]
 #[ignore = "what the other tests start as processes of their own"]
 fn what_a_child_process_does() {
