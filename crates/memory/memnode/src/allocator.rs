@@ -408,11 +408,11 @@ impl LineAllocator {
         claims.give_back_all(port, &self.pool).await
     }
 
-    /// The number of lines that [`LineAllocator::try_allocate`] could allocate now.
+    /// The number of lines that this node can allocate without another chunk, also those behind the
+    /// marks of its chunks.
     pub fn available(&self) -> usize {
         let lines = self.pool.geometry().lines_per_chunk();
-        let fresh: u32 =
-            self.fresh.lock().iter().map(|rest| lines.min(rest.marked) - rest.next).sum();
+        let fresh: u32 = self.fresh.lock().iter().map(|fresh| lines - fresh.next).sum();
         fresh as usize + self.epochs.limbo().ready()
     }
 
