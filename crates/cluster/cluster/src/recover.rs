@@ -53,15 +53,20 @@ pub(crate) async fn take(
             is_settled(node, handle, deadline).await
         }
         RecoveryStep::Drain => {
-            node.drain();
+            let waits = node.settings().waits_twice;
+            if waits {
+                node.drain();
+            }
             // No node changes a word that names the dead node before all have drained.
             let mend = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
-            is_settled(node, handle, deadline).await
+            (!waits || is_settled(node, handle, deadline).await)
                 && matches!(handle.timeout(deadline, mend).await, Ok(Ok(())))
         }
         RecoveryStep::Close => {
             // All answers that living nodes have sent before they drained are handled first.
-            node.drain();
+            if node.settings().waits_twice {
+                node.drain();
+            }
             if !comes(handle, deadline, || node.is_step_over()).await {
                 return false;
             }
@@ -71,7 +76,7 @@ pub(crate) async fn take(
         RecoveryStep::Sweep => {
             let pool = node.allocator().pool();
             let sweep = async {
-                sweep(port, pool, dead).await?;
+                sweep(port, pool, dead, node.settings().mends_by_swap).await?;
                 each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await
             };
             matches!(handle.timeout(deadline, sweep).await, Ok(Ok(())))
@@ -122,7 +127,12 @@ async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool)
 ///
 /// Several lanes for each memory node take the pieces of its latch tables, one after the other. A
 /// lane has one verb in flight.
-async fn sweep(port: &Port, pool: &Pool, dead: ComputeNodeId) -> Result<(), VerbError> {
+async fn sweep(
+    port: &Port,
+    pool: &Pool,
+    dead: ComputeNodeId,
+    swaps: bool,
+) -> Result<(), VerbError> {
     let memory_nodes = pool.memory_nodes();
     let each = (LANES / memory_nodes.max(1)).clamp(1, LANES_EACH);
     let words = pool.geometry().lines_per_chunk();
@@ -141,7 +151,7 @@ async fn sweep(port: &Port, pool: &Pool, dead: ComputeNodeId) -> Result<(), Verb
                 let first = (piece % u64::from(of_chunk)) as u32 * PIECE;
                 let chunk = pool.geometry().chunk_addr(id, chunk);
                 let at = GlobalAddr::from_bits(chunk.bits() + u64::from(first) * WORD as u64);
-                sweep_piece(port, at, PIECE.min(words - first) as usize, dead).await?;
+                sweep_piece(port, at, PIECE.min(words - first) as usize, (dead, swaps)).await?;
             }
         }
     };
@@ -175,12 +185,19 @@ async fn sweep_piece(
     port: &Port,
     first: GlobalAddr,
     count: usize,
-    dead: ComputeNodeId,
+    (dead, swaps): (ComputeNodeId, bool),
 ) -> Result<(), VerbError> {
     let words = port.read_words(first, count).await?;
     for (at, word) in words.into_iter().enumerate() {
         let addr = GlobalAddr::from_bits(first.bits() + (at * WORD) as u64);
-        mend(port, addr, LatchWord::from_bits(word), dead).await?;
+        let word = LatchWord::from_bits(word);
+        match without(word, dead) {
+            Some(mended) if !swaps => {
+                let change = mended.bits().wrapping_sub(word.bits());
+                port.fetch_add(addr, change).await?;
+            }
+            _ => mend(port, addr, word, dead).await?,
+        }
     }
     Ok(())
 }
