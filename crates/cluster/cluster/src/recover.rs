@@ -29,6 +29,15 @@ const LOOK: Duration = Duration::from_micros(20);
 /// The longest such interval.
 const LOOK_MAX: Duration = Duration::from_millis(1);
 
+/// A sweep of the latch words.
+#[derive(Clone, Copy)]
+struct Sweep<'a> {
+    dead: ComputeNodeId,
+    /// Whether words are mended by compare-and-swap; see the setting `mends_by_swap`.
+    swaps: bool,
+    swept: &'a Swept,
+}
+
 /// The verbs that a sweep has in flight, together and on one memory node.
 const LANES: usize = 64;
 const LANES_EACH: usize = 16;
@@ -70,15 +79,20 @@ pub(crate) async fn take(
             is_settled(node, handle, deadline).await
         }
         RecoveryStep::Drain => {
-            node.drain();
+            let waits = node.settings().waits_twice;
+            if waits {
+                node.drain();
+            }
             // No node changes a word that names the dead node before all have drained.
             let mend = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
-            is_settled(node, handle, deadline).await
+            (!waits || is_settled(node, handle, deadline).await)
                 && matches!(handle.timeout(deadline, mend).await, Ok(Ok(())))
         }
         RecoveryStep::Close => {
             // All answers that living nodes have sent before they drained are handled first.
-            node.drain();
+            if node.settings().waits_twice {
+                node.drain();
+            }
             if !comes(handle, deadline, || node.is_step_over()).await {
                 return false;
             }
@@ -88,7 +102,8 @@ pub(crate) async fn take(
         RecoveryStep::Sweep => {
             let pool = node.allocator().pool();
             let sweep = async {
-                sweep(port, pool, dead, swept).await?;
+                let swaps = node.settings().mends_by_swap;
+                sweep(port, pool, Sweep { dead, swaps, swept }).await?;
                 each(node, |pool, memory| journal::forget(port, pool, memory, dead)).await?;
                 each(node, |pool, memory| free_chunks(port, pool, memory, dead)).await
             };
@@ -142,12 +157,7 @@ async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool)
 ///
 /// Several lanes for each memory node take the pieces of its latch tables, one after the other. A
 /// lane has one verb in flight.
-async fn sweep(
-    port: &Port,
-    pool: &Pool,
-    dead: ComputeNodeId,
-    swept: &Swept,
-) -> Result<(), VerbError> {
+async fn sweep(port: &Port, pool: &Pool, of: Sweep<'_>) -> Result<(), VerbError> {
     let memory_nodes = pool.memory_nodes();
     let each = (LANES / memory_nodes.max(1)).clamp(1, LANES_EACH);
     let words = pool.geometry().lines_per_chunk();
@@ -166,7 +176,7 @@ async fn sweep(
                 let first = (piece % u64::from(of_chunk)) as u32 * PIECE;
                 let chunk = pool.geometry().chunk_addr(id, chunk);
                 let at = GlobalAddr::from_bits(chunk.bits() + u64::from(first) * WORD as u64);
-                sweep_piece(port, at, PIECE.min(words - first) as usize, dead, swept).await?;
+                sweep_piece(port, at, PIECE.min(words - first) as usize, of).await?;
             }
         }
     };
@@ -200,13 +210,19 @@ async fn sweep_piece(
     port: &Port,
     first: GlobalAddr,
     count: usize,
-    dead: ComputeNodeId,
-    swept: &Swept,
+    of: Sweep<'_>,
 ) -> Result<(), VerbError> {
     let words = port.read_words(first, count).await?;
     for (at, word) in words.into_iter().enumerate() {
         let addr = GlobalAddr::from_bits(first.bits() + (at * WORD) as u64);
-        mend(port, addr, LatchWord::from_bits(word), dead, swept).await?;
+        let word = LatchWord::from_bits(word);
+        match without(word, of.dead) {
+            Some(mended) if !of.swaps => {
+                let change = mended.bits().wrapping_sub(word.bits());
+                port.fetch_add(addr, change).await?;
+            }
+            _ => mend(port, addr, word, of.dead, of.swept).await?,
+        }
     }
     Ok(())
 }

@@ -62,8 +62,15 @@ pub struct Rules {
     /// takes only what that node wrote alone. Off: the changes travel with the line.
     pub survive: bool,
     /// A line looks at its word to resolve what a dead node has left open. Off: an unsettled line
-    /// counts as settled, and a pledged copy as not taken. Has no effect without `survive`.
+    /// counts as settled, and a pledged copy as not taken. This rule and the next three have no
+    /// effect without `survive`.
     pub looks: bool,
+    /// A reader whose copy is not settled writes it back for a dead giver. Off: it drops the copy.
+    pub reader_claims: bool,
+    /// A node that has pledged its copy to a dead writer looks at the word. Off: it uses the copy.
+    pub pledger_looks: bool,
+    /// A node that takes the place of a dead giver counts all bytes as changed. Off: none.
+    pub inherits_changes: bool,
     /// The dead nodes that words may still name. At [`Event::Lost`](crate::Event::Lost) all that
     /// this node waits for has been with one of them.
     pub gone: NodeSet,
@@ -89,6 +96,9 @@ impl Rules {
         travelling_max: TRAVELLING_MAX as u8,
         survive: false,
         looks: true,
+        reader_claims: true,
+        pledger_looks: true,
+        inherits_changes: true,
         gone: NodeSet::EMPTY,
         quiet: false,
     };

@@ -55,6 +55,7 @@ impl Selcc {
                 _ => {}
             }
             if swapped
+                && self.rules.inherits_changes
                 && matches!(op, WordOp::Inherit(_))
                 && let Some(id) = site.local.frame
             {

@@ -94,12 +94,22 @@ pub enum SeededBug {
     /// A key is absent if a torn leaf does not show it.
     TrustsTornLeaves,
     /// A hand-over does not write its changes back, although the lines of dead nodes are recovered.
-    /// This bug and the next two have an effect only with the setting `survive`.
+    /// This bug and the next seven have an effect only with the setting `survive`.
     KeepsChanges,
     /// A node takes a dead node out of the latch words before the others have let go of it.
     SweepsEarly,
     /// A line that waits for a dead node does not look at its word.
     TrustsTheDead,
+    /// Nodes close a dead node as soon as all have let go of it.
+    ClosesAfterOneRound,
+    /// What a latch word says of a dead node is changed by an addition.
+    MendsByAddition,
+    /// A reader drops a copy that a dead node has given it, instead of writing it back.
+    DropsOrphans,
+    /// A node uses a copy that it has pledged to a dead node, without a look at the word.
+    RestoresPledges,
+    /// A node that takes the place of a dead giver writes nothing back.
+    InheritsClean,
     /// A transaction does not notice rows that come or go where it has looked. This bug and those
     /// below have an effect only in the workload with transactions over a table.
     OverlooksPhantoms,
@@ -113,7 +123,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 44] = [
+    pub const ALL: [SeededBug; 49] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -154,6 +164,11 @@ impl SeededBug {
         SeededBug::KeepsChanges,
         SeededBug::SweepsEarly,
         SeededBug::TrustsTheDead,
+        SeededBug::ClosesAfterOneRound,
+        SeededBug::MendsByAddition,
+        SeededBug::DropsOrphans,
+        SeededBug::RestoresPledges,
+        SeededBug::InheritsClean,
         SeededBug::OverlooksPhantoms,
         SeededBug::SkipsRowValidation,
         SeededBug::DropsReadLocks,
@@ -169,6 +184,11 @@ impl SeededBug {
             SeededBug::NoBinding => *plant = Some(|rules| rules.binding = false),
             SeededBug::KeepsChanges => *plant = Some(|rules| rules.survive = false),
             SeededBug::TrustsTheDead => *plant = Some(|rules| rules.looks = false),
+            SeededBug::DropsOrphans => *plant = Some(|rules| rules.reader_claims = false),
+            SeededBug::RestoresPledges => *plant = Some(|rules| rules.pledger_looks = false),
+            SeededBug::InheritsClean => *plant = Some(|rules| rules.inherits_changes = false),
+            SeededBug::ClosesAfterOneRound => config.node.waits_twice = false,
+            SeededBug::MendsByAddition => config.node.mends_by_swap = false,
             SeededBug::NeverGivesUp => *plant = Some(|rules| rules.invalidate = false),
             SeededBug::KeepsRepeats => config.node.drops_repeats = false,
             SeededBug::AsksTheGone => config.node.heeds_the_gone = false,

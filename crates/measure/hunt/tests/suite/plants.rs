@@ -74,6 +74,7 @@ fn a_recovery_without_one_of_its_rules_undoes_what_others_have_seen() {
     is_found(SeededBug::KeepsChanges, 30, &checks, recovering);
     is_found(SeededBug::SweepsEarly, 60, &checks, recovering);
     is_found(SeededBug::TrustsTheDead, 60, &checks, recovering);
+    is_found(SeededBug::MendsByAddition, 10, &checks, recovering);
 }
 
 /// The workloads besides `lines` that judge a recovery.

@@ -113,6 +113,12 @@ crate::settings! {
     /// whose requests were never sent may then release its frame. Off only in tests, as
     /// `drops_repeats`.
     heeds_the_gone: bool = true;
+    /// Whether what latch words say of a dead node is changed by compare-and-swap. Off: by an
+    /// addition. Off only in tests, as `drops_repeats`.
+    mends_by_swap: bool = true;
+    /// Whether nodes that let go of a dead node wait for each other twice before they close. Off
+    /// only in tests, as `drops_repeats`.
+    waits_twice: bool = true;
 }
 
 impl NodeSettings {

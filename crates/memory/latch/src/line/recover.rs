@@ -70,7 +70,7 @@ impl Line {
                 if pausing {
                     self.raise_priority(rules);
                 }
-                if rules.looks {
+                if rules.looks && rules.pledger_looks {
                     copy.lose();
                     self.start(WordOp::Poll, out);
                 } else {
@@ -81,6 +81,11 @@ impl Line {
             _ => {}
         }
         self.unsettled &= rules.looks;
+        let is_orphan = self.unsettled && self.hold == Hold::Shared;
+        if is_orphan && !rules.reader_claims && copy.try_invalidate() {
+            (self.unsettled, self.hold, self.registered) = (false, Hold::Nothing, true);
+            self.start(WordOp::Poll, out);
+        }
         if self.unsettled {
             strict_assert!(self.phase == Phase::Rest, "R4: an unsettled line has no operation");
             // Any of them will do as a first guess: the word has the giver's name.
