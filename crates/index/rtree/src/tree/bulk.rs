@@ -81,6 +81,10 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         }
         let root: Page<'_, D> = image.page(&self.layout);
         root.set_cover(&Rect::EVERYTHING);
+        // D1.
+        for line in &lines {
+            self.memory.persist(line.addr()).await?;
+        }
         let loaded = self.change(self.root, |page| {
             if page.count() > 0 || page.level() > 0 {
                 return ControlFlow::Break(());

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use latchwork_cache::Hint;
-use latchwork_coherence::{AccessMode, CoherentMemory, Need};
+use latchwork_coherence::{AccessMode, CoherentMemory, MemoryError, Need};
 use latchwork_strict::STRICT;
 use latchwork_verbs::GlobalAddr;
 
@@ -141,6 +141,23 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             Ok(())
         })
         .await
+    }
+
+    /// Persists a page in which an entry was changed, and the root, which may have had the entry
+    /// before it grew.
+    pub(super) async fn persist_entry_in(&self, holder: GlobalAddr) -> Result<(), RTreeError> {
+        if holder != self.root {
+            self.persist_if_there(holder).await?;
+        }
+        Ok(self.memory.persist(self.root).await?)
+    }
+
+    /// Persists a page, unless its line is free.
+    pub(super) async fn persist_if_there(&self, page: GlobalAddr) -> Result<(), RTreeError> {
+        match self.memory.persist(page).await {
+            Ok(()) | Err(MemoryError::BadAddress { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A consistent copy of a page.

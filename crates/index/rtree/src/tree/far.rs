@@ -68,7 +68,12 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 let mark = self.memory.mark().await?;
                 set(ANNOUNCED, mark + 2).await?;
             }
-            marked => self.moves.set(marked - 2 < self.memory.ended().await?),
+            marked => {
+                let ended = self.memory.ended().await?;
+                // D6.
+                self.memory.persist(self.root).await?;
+                self.moves.set(marked - 2 < ended);
+            }
         }
         Ok(self.moves.get())
     }
@@ -115,6 +120,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             Way::Done(_, Placed::Inside) => return Ok(Moved::Done),
             Way::Done(at, Placed::Pending) => (at, at.addr),
         };
+        // D6.
+        self.memory.persist(to).await?;
         // U2.
         let committed = match self.commit(leaf.addr, to, number, entry).await {
             Ok(Some(Ok(records))) => records,
@@ -130,7 +137,9 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             }
         };
         // U3.
-        let records = self.confirm(to, number).await?.unwrap_or_default();
+        let (role, from) = (Role::Departed, leaf.addr);
+        let record = Record { role, slot: 0, number, leaf: from, mark: None };
+        let records = self.confirm(to, &record).await?.unwrap_or_default();
         self.tidy_at(above, leaf, committed).await?;
         self.tidy_at(&way, &target, records).await?;
         Ok(Moved::Done)

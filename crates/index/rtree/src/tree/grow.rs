@@ -41,16 +41,20 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             page.set_link(slot, now);
             ControlFlow::Continue(())
         };
-        let mut grown = self.change_at(parent.addr, parent.hint, grow).await?;
+        let mut above = parent.addr;
+        let mut grown = self.change_at(above, parent.hint, grow).await?;
         if let ControlFlow::Break(Refused::NotHere) = grown
             && let Some((holder, _)) = self.holder(parent, at.addr).await?
         {
-            grown = self.change(holder, grow).await?;
+            above = holder;
+            grown = self.change(above, grow).await?;
         }
         let rules = &self.config.rules;
         if rules.parents_grow && grown.is_break() {
             return Ok(false);
         }
+        // D3.
+        self.persist_entry_in(above).await?;
         // G2.
         let grown = self.change_at(at.addr, at.hint, |page| {
             let overtaken = page.shrinks() != shrinks && rules.shrinks_give_way;

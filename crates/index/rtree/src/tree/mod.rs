@@ -70,6 +70,29 @@
 //! operations have ended. A right link to the line stays. No reader follows that link: a page that
 //! was posted is the first of its own entry's pages, and readers of the entry before stop in front
 //! of it.
+//!
+//! # Deaths
+//!
+//! Where a death returns lines of its node to older versions, each by itself, any subset must leave
+//! a whole tree. So memory has
+//!
+//! - D1: a new page before a link leads to it.
+//! - D2: a page that was cut before a writer follows its right link, and before its siblings are
+//!   posted. They are persisted after their covers were read.
+//! - D3: the entry of G1, and the root above it, before the cover of G2.
+//! - D4: the cover of S2 before the entry of S3.
+//! - D5: a dead page before its parent loses the entry, because a departed entry may lead to the
+//!   page. And that parent, and the root above it, before the page is freed.
+//! - D6: the entry of a move in the one leaf before the next step of the move in the other one. The
+//!   steps are those of the [update](update). The root says that entries move before any does.
+//!
+//! In all versions that can return, the box of an entry then contains the cover of its child:
+//!
+//! 1. A cover grows after its entry, by D3, and before an entry that is smaller, by D4.
+//! 2. An entry that a split moved to another page may have grown there. The page that had the entry
+//!    does not return to before the split: by D2, or by D3 if that page is the root.
+//! 3. Pages that are not posted do not grow. So the boxes of a post are large enough for all
+//!    versions since those that it has read, and D2 excludes the versions before.
 
 mod bulk;
 mod drive;
@@ -87,6 +110,7 @@ mod post;
 mod probe;
 mod query;
 mod remove;
+mod removed;
 mod scratch;
 mod seen;
 mod shrink;
@@ -112,6 +136,7 @@ pub use validate::RTreeStatistics;
 
 use crate::page::{Image, Layout};
 use crate::{RTreeConfig, RTreeError, Rect};
+use removed::Removed;
 use scratch::Scratch;
 
 /// One worker's handle on an R-tree in `D` dimensions.
@@ -127,7 +152,7 @@ pub struct RTree<M: CoherentMemory, const D: usize> {
     /// Lines that were allocated and not used. All clones of the handle share them.
     spares: Rc<RefCell<Vec<GlobalAddr>>>,
     /// Lines that have left the tree and are not freed yet.
-    removed: Rc<RefCell<Vec<GlobalAddr>>>,
+    removed: Rc<RefCell<Vec<Removed>>>,
     scratch: Rc<Cell<Option<Box<Scratch<D>>>>>,
     /// Entries may move between leaves, as far as the handle knows.
     moves: Rc<Cell<bool>>,
@@ -180,6 +205,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let tree = RTree::at(memory, root, config)?;
         let image = Image::new(&tree.layout, 0, &Rect::<D>::EVERYTHING);
         tree.fill(root, |page| page.replace(image.words())).await?;
+        tree.memory.persist(root).await?;
         Ok(tree)
     }
 

@@ -95,13 +95,16 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         Ok(self.look_at(departed.leaf, found).await?.is_some())
     }
 
-    /// Step U3: the pending entry of a committed move counts by itself. Returns the number of
-    /// records in the page.
+    /// Step U3: the pending entry of a committed move counts by itself. `record` names the leaf
+    /// that it has left. Returns the number of records in the page.
     pub(super) async fn confirm(
         &self,
         leaf: GlobalAddr,
-        number: u64,
+        record: &Record,
     ) -> Result<Option<usize>, RTreeError> {
+        // D6.
+        self.persist_if_there(record.leaf).await?;
+        let number = record.number;
         self.change_leaf(leaf, |page| {
             let (at, record) = page.record_in(number, Role::Pending)?;
             page.set_record(at, Record { role: Role::Arrived, mark: None, ..record });

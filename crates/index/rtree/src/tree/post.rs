@@ -57,7 +57,11 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             match self.read(addr, look).await? {
                 ControlFlow::Break(link) => return Ok(link.map(|link| (addr, link))),
                 ControlFlow::Continue(right) if right.is_null() => return Ok(None),
-                ControlFlow::Continue(right) => addr = right,
+                ControlFlow::Continue(right) => {
+                    // D2.
+                    self.memory.persist(addr).await?;
+                    addr = right;
+                }
             }
         }
         Err(self.corrupt(frame.addr, "right links without end"))
@@ -77,6 +81,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             if first.sequence == link.expects {
                 return Ok(());
             }
+            // D2.
+            self.memory.persist(split).await?;
             let others = self.cover_of_chain(first.right, link.expects).await?;
             let posted = self.change(holder, |page| {
                 let slot = page.find_child(split).filter(|_| page.level() > 0);
@@ -107,7 +113,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     }
 
     /// The union of the covers of a page and its right siblings, up to the one with the number
-    /// `last`.
+    /// `last`. Memory has all of them then.
     async fn cover_of_chain(&self, first: GlobalAddr, last: u32) -> Result<Rect<D>, RTreeError> {
         let (mut addr, mut cover) = (first, Rect::NOTHING);
         for _ in 0..CHAIN_MAX {
@@ -115,6 +121,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 return Err(self.corrupt(first, "no right sibling has the expected number"));
             }
             let next = self.read(addr, Sibling::of).await?;
+            self.memory.persist(addr).await?;
             cover = cover.union(&next.cover);
             if next.sequence == last {
                 return Ok(cover);

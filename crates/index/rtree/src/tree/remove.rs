@@ -110,6 +110,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                         self.corrupt(frame.addr, "no right sibling has the expected number")
                     );
                 }
+                // D2. Queries do not come here.
+                self.memory.persist(frame.addr).await?;
                 let frame = Frame { addr: right, hint: &self.hints.other, ..frame };
                 todo.insert(left, Visit { frame, parent });
             }
@@ -117,7 +119,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
                 Seen::Leaf { pending: Some(record), .. } => {
                     let found = self.is_committed(frame.addr, &record).await?;
                     if found {
-                        self.confirm(frame.addr, record.number).await?;
+                        self.confirm(frame.addr, &record).await?;
                     }
                     Seen::Leaf { found, pending: None }
                 }

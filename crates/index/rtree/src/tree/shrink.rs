@@ -22,6 +22,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         let (mut child, mut cover) = (*child, cover);
         for parent in path.iter().rev() {
             let Some(seen) = child.link else { return Ok(()) };
+            // D4.
+            self.memory.persist(child.addr).await?;
             let shrunk = self.change_at(parent.addr, parent.hint, |page| {
                 let slot = page.find_child(child.addr).filter(|_| page.level() > 0);
                 let gives_way = self.config.rules.shrinks_give_way;

@@ -7,35 +7,39 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_verbs::GlobalAddr;
 
 use super::RTree;
+use super::removed::Removed;
 use crate::RTreeError;
 
 /// A line that is on a list of the handle again when this value is dropped. So an operation that is
 /// cancelled loses nothing.
 #[derive(Debug)]
-pub(super) struct Listed {
-    addr: GlobalAddr,
-    list: Rc<RefCell<Vec<GlobalAddr>>>,
+pub(super) struct Listed<T: Copy = GlobalAddr> {
+    line: T,
+    is_done: bool,
+    list: Rc<RefCell<Vec<T>>>,
 }
 
-impl Listed {
-    pub(super) fn new(addr: GlobalAddr, list: Rc<RefCell<Vec<GlobalAddr>>>) -> Listed {
-        Listed { addr, list }
-    }
-
-    pub(super) fn addr(&self) -> GlobalAddr {
-        self.addr
+impl<T: Copy> Listed<T> {
+    pub(super) fn new(line: T, list: Rc<RefCell<Vec<T>>>) -> Listed<T> {
+        Listed { line, is_done: false, list }
     }
 
     /// Takes the line off the list: it is in the tree, or it is freed.
     pub(super) fn done(mut self) {
-        self.addr = GlobalAddr::NULL;
+        self.is_done = true;
     }
 }
 
-impl Drop for Listed {
+impl Listed {
+    pub(super) fn addr(&self) -> GlobalAddr {
+        self.line
+    }
+}
+
+impl<T: Copy> Drop for Listed<T> {
     fn drop(&mut self) {
-        if !self.addr.is_null() {
-            self.list.borrow_mut().push(self.addr);
+        if !self.is_done {
+            self.list.borrow_mut().push(self.line);
         }
     }
 }
@@ -48,12 +52,19 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             Some(addr) => addr,
             None => self.memory.allocate().await?,
         };
-        Ok(Listed { addr, list: self.spares.clone() })
+        Ok(Listed::new(addr, self.spares.clone()))
     }
 
     /// Frees the lines that have left the tree.
     pub(super) async fn free_removed(&self) -> Result<(), RTreeError> {
-        self.free_all(&self.removed).await
+        while let Some(line) = pop(&self.removed) {
+            let Removed { page, holder } = line.line;
+            // D5.
+            self.persist_entry_in(holder).await?;
+            self.memory.free(page).await?;
+            line.done();
+        }
+        Ok(())
     }
 
     /// Frees the lines that this handle and its clones keep: those for future splits, and those
@@ -63,17 +74,16 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     /// When memory fails. Lines that are not freed yet stay with the handle.
     pub async fn release_spares(&self) -> Result<(), RTreeError> {
         self.tidy_all_left().await?;
-        self.free_all(&self.removed).await?;
-        self.free_all(&self.spares).await
-    }
-
-    async fn free_all(&self, list: &Rc<RefCell<Vec<GlobalAddr>>>) -> Result<(), RTreeError> {
-        loop {
-            let stored = list.borrow_mut().pop();
-            let Some(addr) = stored else { return Ok(()) };
-            let line = Listed { addr, list: list.clone() };
-            self.memory.free(addr).await?;
+        self.free_removed().await?;
+        while let Some(line) = pop(&self.spares) {
+            self.memory.free(line.addr()).await?;
             line.done();
         }
+        Ok(())
     }
+}
+
+fn pop<T: Copy>(list: &Rc<RefCell<Vec<T>>>) -> Option<Listed<T>> {
+    let stored = list.borrow_mut().pop();
+    stored.map(|line| Listed::new(line, list.clone()))
 }

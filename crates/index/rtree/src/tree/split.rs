@@ -40,9 +40,11 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
             new.set_numbers(page.sequence(), 0);
         }
         self.fill(right.addr(), |page| page.replace(right_image.words())).await?;
+        self.memory.persist(right.addr()).await?;
         let rest = match &left {
             Some(left) => {
                 self.fill(left.addr(), |page| page.replace(left_image.words())).await?;
+                self.memory.persist(left.addr()).await?;
                 let root = self.root_over(level + 1, &halves, [left.addr(), right.addr()]);
                 root.page::<D>(&self.layout).set_moves(page.moves());
                 root

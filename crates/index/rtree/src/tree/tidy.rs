@@ -106,13 +106,20 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
     async fn fate(&self, leaf: GlobalAddr, record: &Record) -> Result<Fate, RTreeError> {
         Ok(match record.role {
             Role::Arrived => Fate::Forget,
-            Role::Pending if self.is_committed(leaf, record).await? => Fate::Confirm,
+            Role::Pending if self.is_committed(leaf, record).await? => {
+                // D6.
+                self.persist_if_there(record.leaf).await?;
+                Fate::Confirm
+            }
             Role::Pending => Fate::Remove,
             Role::Departed => {
                 // Without this record, the other entry would count as one that was never committed.
                 if self.is_pending(record).await? {
-                    self.confirm(record.leaf, record.number).await?;
+                    let other = Record { leaf, ..*record };
+                    self.confirm(record.leaf, &other).await?;
                 }
+                // D6.
+                self.persist_if_there(record.leaf).await?;
                 Fate::Remove
             }
         })

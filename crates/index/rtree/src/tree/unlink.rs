@@ -7,6 +7,7 @@ use latchwork_verbs::GlobalAddr;
 
 use super::RTree;
 use super::frame::Frame;
+use super::removed::Removed;
 use super::spares::Listed;
 use crate::RTreeError;
 
@@ -27,6 +28,8 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         if link.expects != sequence {
             return Ok(());
         }
+        // D5.
+        self.persist_if_there(dead).await?;
         let is_root = holder == self.root;
         let removed = self.change(holder, |page| {
             let slot = page.find_child(dead).filter(|_| page.level() > 0);
@@ -44,7 +47,7 @@ impl<M: CoherentMemory, const D: usize> RTree<M, D> {
         });
         let ControlFlow::Continue(is_empty) = removed.await? else { return Ok(()) };
         // From here on the line is on the list of lines that have left the tree.
-        drop(Listed::new(dead, self.removed.clone()));
+        drop(Listed::new(Removed { page: dead, holder }, self.removed.clone()));
         self.free_removed().await?;
         if is_empty && !is_root {
             Box::pin(self.unlink(above, holder)).await?;

@@ -2,6 +2,7 @@
 
 mod common;
 mod concurrent;
+mod deaths;
 mod edges;
 mod levels;
 mod model;
