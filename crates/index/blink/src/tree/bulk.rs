@@ -1,5 +1,8 @@
 //! Bulk loading: fills pages from sorted input, level by level from the leaves.
 
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
+
 use latchwork_coherence::CoherentMemory;
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
@@ -10,6 +13,9 @@ use super::spare::Spare;
 use crate::TreeError;
 use crate::leaf_stamp::{LeafStamp, Line};
 use crate::page::{Broken, Builder, CHILD, Image, LEVEL_MAX, Page, Tally, align, shortest_between};
+
+/// The number of pages that a load persists at a time.
+const PERSISTS: usize = 16;
 
 /// The limits up to which pages are filled.
 #[derive(Clone, Copy, Debug)]
@@ -145,9 +151,7 @@ impl<M: CoherentMemory> Tree<M> {
             top = above;
         }
         let root = self.page_image(&top, &[], GlobalAddr::NULL)?;
-        for page in &pages {
-            self.memory.persist(page.addr()).await?;
-        }
+        self.persist_pages(&pages).await?;
         self.replace_empty_root(&root).await?;
         strict_assert!(
             count == 0 || !pages.is_empty() || top.level == 0,
@@ -155,6 +159,31 @@ impl<M: CoherentMemory> Tree<M> {
         );
         pages.into_iter().for_each(Spare::keep);
         Ok(count)
+    }
+
+    /// Persists the pages, several at a time.
+    async fn persist_pages(&self, pages: &[Spare]) -> Result<(), TreeError> {
+        if !self.memory.persists() {
+            return Ok(());
+        }
+        for some in pages.chunks(PERSISTS) {
+            let persist = |page: &Spare| Some(Box::pin(self.memory.persist(page.addr())));
+            let (mut open, mut ended) = (some.iter().map(persist).collect::<Vec<_>>(), Ok(()));
+            poll_fn(|context| {
+                for future in &mut open {
+                    if let Some(running) = future
+                        && let Poll::Ready(end) = running.as_mut().poll(context)
+                    {
+                        *future = None;
+                        ended = ended.and(end);
+                    }
+                }
+                if open.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            ended?;
+        }
+        Ok(())
     }
 
     fn room(&self, target: usize, level: u8) -> Room {
