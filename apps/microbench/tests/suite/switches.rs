@@ -42,3 +42,17 @@ fn a_worker_with_other_operations_in_flight_releases_nothing_early() {
     let (one, four) = (early(1), early(4));
     assert!(one > 2000 && four < one / 8, "{one}, {four}");
 }
+
+/// The worst cell: all accesses write, and all nodes share all lines.
+#[test]
+fn surviving_deaths_costs_writes_of_shared_lines_at_most_a_tenth() {
+    for (nodes, theta) in [(2, "0"), (2, "0.99"), (8, "0"), (8, "0.99")] {
+        let writes = |survive: &str| {
+            let shape = format!("--compute-nodes {nodes} --theta {theta} --sharing 100 --reads 0");
+            throughput(&format!("{shape} --set survive={survive}"))
+        };
+        let (off, on) = (writes("off"), writes("on"));
+        assert!(on >= 0.9 * off, "{nodes} nodes, theta {theta}: {on} of {off}");
+        assert_ne!(on, off, "{nodes} nodes, theta {theta}: nothing is written back");
+    }
+}

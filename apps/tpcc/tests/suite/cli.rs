@@ -74,6 +74,27 @@ fn one_command_line_is_one_world_and_another_seed_another() {
     assert_ne!(document(&format!("{shape} --seed 7"))["event_hash"], one["event_hash"]);
 }
 
+/// The throughput of one seed varies by more than the price. So it is the price of all runs.
+#[test]
+fn surviving_deaths_costs_at_most_three_percent() {
+    let seconds = |survive: &str| -> f64 {
+        let of = |nodes: u32, seed: u32| {
+            let shape = format!(
+                "-w {} --compute-nodes {nodes} --threads 2 --operations {} --seed {seed}",
+                2 * nodes,
+                300 * nodes
+            );
+            let simulated = "--fabric sim --nic connectx3 --set items=200 --set customers=30";
+            let document = document(&format!("{simulated} {shape} --set survive={survive}"));
+            document["elapsed_s"].as_f64().expect("a time")
+        };
+        [1, 2, 3].into_iter().map(|seed| of(2, seed) + of(8, seed)).sum()
+    };
+    let (off, on) = (seconds("off"), seconds("on"));
+    assert!(off >= 0.97 * on, "{on} s instead of {off} s");
+    assert_ne!(on, off, "nothing is written back");
+}
+
 #[test]
 fn lines_are_those_of_go_tpc_and_tell_the_checks() {
     let run = "--fabric sim --time 0.03 --warmup 0.005 --set interval=0.01 --threads 1";

@@ -198,3 +198,20 @@ fn a_scaling_curve_rises_and_each_result_names_its_limit() {
     let alone = of(&run("--compute-nodes 1 --threads 1 --inflight 1 --cache-mb 0.2"));
     assert!(alone.2.starts_with("waits: "), "{alone:?}");
 }
+
+/// A hand-over that writes back too costs the NIC, and no node waits for it.
+#[test]
+fn surviving_deaths_costs_workload_a_at_most_three_percent() {
+    for nodes in [2, 8] {
+        let throughput = |survive: &str| {
+            let told = run(&format!(
+                "run -w a --nic connectx3 --compute-nodes {nodes} --threads 2 \
+                 -p recordcount=3000 --warmup 0.003 --time 0.003 --set survive={survive}"
+            ));
+            told.document["throughput_ops_s"].as_f64().expect("a rate")
+        };
+        let (off, on) = (throughput("off"), throughput("on"));
+        assert!(on >= 0.97 * off, "{nodes} nodes: {on} of {off}");
+        assert_ne!(on, off, "{nodes} nodes: nothing is written back");
+    }
+}

@@ -168,20 +168,22 @@ impl<M: CoherentMemory> Tree<M> {
         }
         for some in pages.chunks(PERSISTS) {
             let persist = |page: &Spare| Some(Box::pin(self.memory.persist(page.addr())));
-            let (mut open, mut ended) = (some.iter().map(persist).collect::<Vec<_>>(), Ok(()));
+            let mut open: Vec<_> = some.iter().map(persist).collect();
             poll_fn(|context| {
                 for future in &mut open {
                     if let Some(running) = future
                         && let Poll::Ready(end) = running.as_mut().poll(context)
                     {
                         *future = None;
-                        ended = ended.and(end);
+                        if end.is_err() {
+                            return Poll::Ready(end);
+                        }
                     }
                 }
-                if open.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+                let all = open.iter().all(Option::is_none);
+                if all { Poll::Ready(Ok(())) } else { Poll::Pending }
             })
-            .await;
-            ended?;
+            .await?;
         }
         Ok(())
     }
