@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`Peers`](latchwork_peers::Peers) decides when a reclaim is due. A slot does not say to which
-//! member epoch it belongs. So a reclaim is correct only because the id of a dead node is given to no
-//! other node, or only when no reclaim is left.
+//! member epoch it belongs. So a reclaim is correct only because the id of a dead node is given to
+//! no other node, or only when no reclaim is left.
 
 use std::rc::Rc;
 
