@@ -18,7 +18,8 @@ use crate::settings::Settings;
 /// The expected contents of the table.
 #[derive(Default)]
 pub(crate) struct Expected {
-    /// Whether writes of nodes that have died are unknown. The table may have any of them.
+    /// Whether there are nodes whose writes are unknown: dead ones, or others of the same table.
+    /// The table may have any of these writes.
     pub(crate) is_partial: bool,
     /// Inserted records.
     pub(crate) records: u64,
@@ -35,8 +36,15 @@ pub(crate) struct Expected {
 impl Expected {
     /// Adds what the workers of all nodes but the dead ones wrote. A node that died after it had
     /// told its results may have lost its last writes, so all that it wrote counts as unknown.
-    pub(crate) fn settle(&mut self, settings: &Settings, wrote: Vec<Wrote>, dead: &[usize]) {
-        self.is_partial = !dead.is_empty();
+    /// `is_partial`: there are unknown writes.
+    pub(crate) fn settle(
+        &mut self,
+        settings: &Settings,
+        wrote: Vec<Wrote>,
+        dead: &[usize],
+        is_partial: bool,
+    ) {
+        self.is_partial = is_partial;
         let workload = &settings.workload;
         let (mix, mut modified) = (&workload.mix, 0);
         for worker in wrote.into_iter().filter(|worker| !dead.contains(&worker.node)) {

@@ -130,7 +130,9 @@ fn phases<I: TableIndex>(
     outcome: &mut Outcome,
 ) -> Result<Option<(u64, Duration)>, AppError> {
     let mut expected = Expected::default();
-    outcome.load = Some(load::<I>(settings, cluster, &mut expected)?);
+    if cluster.replaces().is_none() {
+        outcome.load = Some(load::<I>(settings, cluster, &mut expected)?);
+    }
     let (mut in_world, mut wrote) = (None, None);
     if settings.command == Command::Load {
         outcome.counters = cluster.counters()?;
@@ -138,7 +140,9 @@ fn phases<I: TableIndex>(
         let clock = latchwork_runtime::Clock::start();
         let before = cluster.events();
         // Sherman's tree has locks that a death leaves.
-        if let TableSettings::Blink = settings.index {
+        if let TableSettings::Blink = settings.index
+            && cluster.replaces().is_none()
+        {
             cluster.outlive()?;
         }
         wrote = Some(run::<I>(settings, cluster, &mut expected, outcome)?);
@@ -151,7 +155,8 @@ fn phases<I: TableIndex>(
     let dead: Vec<_> = (0..cluster.process().1).filter(|it| !living.contains(it)).collect();
     if let Some(wrote) = wrote {
         // The compute nodes of processes have the indexes of the processes.
-        expected.settle(settings, wrote, &dead);
+        let is_partial = !dead.is_empty() || cluster.replaces().is_some();
+        expected.settle(settings, wrote, &dead, is_partial);
     }
     outcome.checks.extend(found.judge(&expected));
     outcome.checks.extend(expected.history.as_ref().and_then(judge));
@@ -250,6 +255,7 @@ fn run<I: TableIndex>(
         is_measured: AtomicBool::new(false),
         status,
         time: cluster.loop_time(),
+        replaces: cluster.replaces(),
     });
     let operations = settings.operations.map(|all| cluster.part_of(all));
     let extent = operations.unwrap_or(Extent::Until(plan.until));

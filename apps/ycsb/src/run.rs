@@ -51,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) status: Option<Arc<Status>>,
     /// How the run reads the time and waits: real or virtual.
     pub(crate) time: LoopTime,
+    /// The member epoch of a process that works along in a run of others.
+    pub(crate) replaces: Option<u64>,
 }
 
 /// The results of one worker.
@@ -105,6 +107,19 @@ pub(crate) async fn run<I: TableIndex>(run: Arc<Run>, member: Member) -> Result<
     Ok(runner.done.into_inner())
 }
 
+/// The supply of versions of a worker. The workers of a process that works along in a run of others
+/// have other supplies than those of the run, and than those of other such processes, as long as
+/// their member epochs differ by less than 2048.
+fn supply(worker: usize, replaces: Option<u64>) -> u16 {
+    const FIRST: u64 = 1 << 15;
+    let aside = replaces.map_or(0, |epoch| FIRST + epoch * WORKERS % FIRST);
+    (aside + worker as u64) as u16
+}
+
+/// The most workers of a process that works along in a run of others, whose versions surely differ
+/// from those of the next one.
+const WORKERS: u64 = 16;
+
 impl<I: TableIndex> Runner<I> {
     async fn new(run: Arc<Run>, member: &Member) -> Result<Runner<I>, AppError> {
         let settings = &run.settings;
@@ -137,7 +152,7 @@ impl<I: TableIndex> Runner<I> {
             handle: member.handle.clone(),
             index: member.index,
             stream: RefCell::new(stream),
-            versions: RefCell::new(Versions::of_worker(member.index as u16)),
+            versions: RefCell::new(Versions::of_worker(supply(member.index, run.replaces))),
             pacer,
             left: Cell::new(left),
             share: Share::default(),

@@ -126,6 +126,13 @@ impl Settings {
             workload: Arc::new(workload),
             properties: properties.iter().map(|p| (p.key.clone(), json!(p.value))).collect(),
         };
+        let inserts = settings.workload.inserting_share() > 0.0;
+        if settings.common.fabric.replaces() && (command == Command::Load || inserts) {
+            return Err(AppError::Usage(
+                "--set replaces=on: it is for run and check, with a workload that inserts nothing"
+                    .to_owned(),
+            ));
+        }
         if matches!(settings.index, TableSettings::Blink) {
             check_records(&settings.workload, flags.common.cluster.gcl_size)?;
         }

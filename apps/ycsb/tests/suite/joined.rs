@@ -75,14 +75,20 @@ fn a_run_outlives_its_processes_and_its_document_names_them() {
     for (killed, workload) in [(vec![2], "a"), (vec![0, 2], "f")] {
         let memory = Memory::start(2, 64 << 20);
         let flags = format!(
-            "check -w {workload} -p recordcount=1000 --time 9 --threads 1 --cache-mb 8 \
+            "check -w {workload} -p recordcount=1000 --time 15 --threads 1 --cache-mb 8 \
              --set survive=on --set clean-interval=100ms --set member-lease=5 --set deadline=60s"
         );
         // The first process is the one that shows the results.
-        let flags = [1, 2, 3, 4].map(|id| format!("{flags} --set node-id={id}"));
-        let mut program = memory.start_unlike(YCSB.0, &flags.each_ref().map(String::as_str));
+        let of_each = [1, 2, 3, 4].map(|id| format!("{flags} --set node-id={id}"));
+        let mut program = memory.start_unlike(YCSB.0, &of_each.each_ref().map(String::as_str));
         program.wait_for_line_that("run: ", |line| !line.contains(" %, 0 "), LIMIT);
         killed.iter().for_each(|process| program.kill(*process));
+        // Another process works along under the same id.
+        let flags = format!("{flags} --time 2 --set node-id=3 --set replaces=on");
+        let instead = memory.start_program(YCSB.0, 1, &flags).wait(LIMIT).remove(0);
+        assert_eq!(instead.status, Some(0), "{}", instead.err);
+        let document: Value = serde_json::from_str(one_document(&[instead])).expect("a document");
+        assert!(document["ops"].as_u64() > Some(0), "{document}");
         let ended = program.wait(LIMIT);
         let of_killed: Vec<_> = killed.iter().map(|process| ended[*process].status).collect();
         assert_eq!(of_killed, vec![None; killed.len()]);
@@ -105,8 +111,8 @@ fn a_run_outlives_its_processes_and_its_document_names_them() {
             let recovery = of_node.expect("it is recovered");
             let steps = ["fenced_ms", "claimed_ms", "swept_ms"].map(|step| recovery[step].as_f64());
             assert!(steps.iter().all(Option::is_some) && steps.is_sorted(), "{recovery}");
-            let released = recovery["lines_released"].as_u64().expect("a count");
-            let reverted = recovery["lines_reverted"].as_u64().expect("a count");
+            let lines = ["lines_released", "lines_reverted"].map(|count| recovery[count].as_u64());
+            let [Some(released), Some(reverted)] = lines else { panic!("no counts: {recovery}") };
             assert!(released > 0 && reverted <= released, "{recovery}");
         }
     }

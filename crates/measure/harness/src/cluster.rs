@@ -230,6 +230,16 @@ impl RunCluster {
         }
     }
 
+    /// The member epoch of this process, if it works along in a run of other processes, in the
+    /// place of a dead one. Then it is a cluster of one process, with the names of that run: it
+    /// loads nothing, and there are changes in the data that it does not know of.
+    pub fn replaces(&self) -> Option<u64> {
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => None,
+            RunCluster::Joined(shared) => shared.replaces(),
+        }
+    }
+
     /// The compute nodes of this run that have died, and the recoveries of the cluster since the
     /// begin of the run. Waits for recoveries that have begun, for half a minute at most. All
     /// processes call this method.

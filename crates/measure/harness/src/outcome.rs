@@ -114,29 +114,22 @@ pub(crate) fn write_recoveries(
     dead: &[String],
 ) -> io::Result<()> {
     for recovery in recoveries {
-        let RecoveryResult { node, known_ms, lines_released, lines_reverted, .. } = recovery;
-        let steps = [
-            ("fenced", recovery.fenced_ms),
-            ("claimed", recovery.claimed_ms),
-            ("swept", recovery.swept_ms),
-        ];
-        let steps: Vec<_> = steps
-            .iter()
-            .filter_map(|(step, ms)| ms.map(|ms| format!("{step} {ms:.1} ms")))
-            .collect();
-        let steps = match steps.is_empty() {
-            true => "nothing is recovered".to_owned(),
-            false => format!("{} later", steps.join(", ")),
+        let RecoveryResult { node, known_ms, swept_ms, lines_released, lines_reverted, .. } =
+            recovery;
+        let swept = match swept_ms {
+            Some(ms) => format!("swept {ms:.1} ms later"),
+            None => "not swept".to_owned(),
+        };
+        let lines = match (lines_released, lines_reverted) {
+            (Some(released), Some(reverted)) => format!("; lines: {released}, {reverted} reverted"),
+            _ => String::new(),
         };
         let known = known_ms / 1e3;
-        writeln!(
-            out,
-            "death  {node}, known after {known:.2} s; {steps}; {lines_released} lines released, {lines_reverted} of them reverted"
-        )?;
+        writeln!(out, "death  {node} after {known:.2} s, {swept}{lines}")?;
     }
     if !dead.is_empty() {
         let dead = dead.join(", ");
-        writeln!(out, "death  {dead}: the figures are without what was not told before")?;
+        writeln!(out, "death  {dead}: their results are missing")?;
     }
     Ok(())
 }

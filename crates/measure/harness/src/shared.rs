@@ -37,6 +37,9 @@ const TIDY: Duration = Duration::from_secs(5);
 /// How long a process waits at the end of a run for the recovery of the lines of dead processes.
 const RECOVERY: Duration = Duration::from_secs(30);
 
+/// The key in the contacts of the processes of a run that outlives them: the lane of the run.
+const LANE: &str = "lane";
+
 /// The interval between two checks of such a wait.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -57,6 +60,8 @@ pub struct Shared {
     is_over: AtomicBool,
     /// Whether the run goes on when processes die.
     outlives: AtomicBool,
+    /// Whether this process works along in a run of other processes.
+    replaces: bool,
     /// The ranks of the processes that gave their results in the last exchange.
     living: Mutex<Vec<usize>>,
     lane: u64,
@@ -88,6 +93,11 @@ impl Shared {
             true => join.join_surviving()?,
             false => join.join(Role::Compute)?,
         };
+        let replaces = join.replaces();
+        if replaces {
+            // It is a run of its own, with the names of the other.
+            config.compute_nodes = 1;
+        }
         // The memory nodes have published their sizes. The smallest size counts.
         let view = membership.view();
         let bytes = view.memory().filter_map(|member| match member.role {
@@ -114,7 +124,14 @@ impl Shared {
         let living = Mutex::new((0..node.group().nodes().len()).collect());
         let outlives = AtomicBool::new(false);
         let mut shared =
-            Shared { watch, node, gathered, is_over, outlives, living, lane: 0, names };
+            Shared { watch, node, gathered, is_over, outlives, replaces, living, lane: 0, names };
+        if replaces {
+            shared.go_on();
+            return match shared.lane_of_others() {
+                Ok(lane) => Ok(Shared { lane, ..shared }),
+                Err(error) => shared.end(Err(error)).map(|(shared, _)| shared),
+            };
+        }
         let lane = shared.is_first().then(|| name_slot::take(&shared.node)).transpose();
         match shared.gather(lane.map(|lane| lane.into_iter().collect())) {
             Ok(lanes) => {
@@ -182,11 +199,41 @@ impl Shared {
             stop::check()?;
             thread::park_timeout(LOOK);
         }
-        self.gather(Ok(vec![()]))?;
+        // A process that replaces a dead one finds this in the view.
+        let told = self.node.membership().contact(LANE, &self.lane.to_string());
+        let failed = |error| AppError::Failed(format!("the run cannot name itself: {error}"));
+        self.gather(told.map(|()| vec![()]).map_err(failed))?;
+        self.go_on();
+        Ok(())
+    }
+
+    fn go_on(&self) {
         // Relaxed: the flag orders no other memory.
         self.outlives.store(true, Ordering::Relaxed);
         self.watch.outlive();
-        Ok(())
+    }
+
+    /// The lane of the run of other processes in which this process works along.
+    fn lane_of_others(&self) -> Result<u64, AppError> {
+        let view = self.node.membership().view();
+        let members = view.members.values().filter(|one| one.state == MemberState::Joined);
+        let lanes: BTreeSet<u64> =
+            members.filter_map(|one| one.contact.get(LANE)?.parse().ok()).collect();
+        match lanes.len() {
+            1 => Ok(lanes.into_iter().next().unwrap_or_default()),
+            0 => Err(AppError::Failed(
+                "no run of this cluster outlives its processes now: leave out --set replaces=on"
+                    .to_owned(),
+            )),
+            runs => Err(AppError::Failed(format!(
+                "{runs} runs of this cluster outlive their processes now, and --set replaces=on is for one"
+            ))),
+        }
+    }
+
+    /// The member epoch of a process that works along in a run of others.
+    pub(crate) fn replaces(&self) -> Option<u64> {
+        self.replaces.then(|| self.node.membership().me().epoch)
     }
 
     fn outlives(&self) -> bool {
@@ -430,17 +477,20 @@ impl Shared {
         };
         stop::leaving();
         let (is_first, is_whole) = (self.is_first(), self.dead().next().is_none());
-        let Shared { watch, node, lane, names, .. } = self;
+        let Shared { watch, node, lane, names, replaces, .. } = self;
         let has_deaths = watch.has_deaths();
         drop(watch);
         if let (true, Err(why)) = (has_deaths, &result) {
             return Err(why.clone());
         }
         let config = node.config().clone();
-        if is_first && let Err(error) = name_slot::release_name(&node, lane, &names.into_inner()) {
+        // The names are those of the other processes.
+        let removes = is_first && !replaces;
+        if removes && let Err(error) = name_slot::release_name(&node, lane, &names.into_inner()) {
             tracing::warn!(%error, "the names of this run stay taken");
         }
         let left = match result {
+            _ if replaces => node.leave(),
             // The dead nodes do not come to the exchange of a release. So the memory of the run
             // stays claimed.
             Ok(_) if !is_whole => node.leave(),
@@ -478,7 +528,8 @@ fn told(known: NodeRecovery) -> Told {
 fn result_of((epoch, node, known, steps, lines): Told) -> (u64, RecoveryResult) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let [fenced_ms, claimed_ms, swept_ms] = steps.map(|time| time.map(ms));
-    let [lines_released, lines_reverted] = lines;
+    // Only a node that sweeps knows the others to have claimed, and counts lines.
+    let [lines_released, lines_reverted] = lines.map(|count| claimed_ms.map(|_| count));
     let known_ms = ms(known);
     let result = RecoveryResult {
         node,

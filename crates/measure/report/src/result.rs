@@ -75,11 +75,14 @@ pub struct RecoveryResult {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub swept_ms: Option<f64>,
     /// Latch words that the sweep took the dead node out of, in the whole pool. Words that living
-    /// nodes changed before the sweep are not counted.
-    pub lines_released: u64,
+    /// nodes changed before the sweep are not counted. Like `claimed_ms` and `lines_reverted`, it
+    /// is absent if the node that swept has died later in the run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lines_released: Option<u64>,
     /// Those of them that named the dead node as the holder: its last writes to these lines, which
     /// no other node has seen, may be gone.
-    pub lines_reverted: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lines_reverted: Option<u64>,
 }
 
 /// One run of one program: its settings, its measurements, and the outcomes of its checks.

@@ -117,6 +117,11 @@ impl FabricFlags {
 }
 
 impl FabricChoice {
+    /// Whether this process takes the place of a dead one in a run.
+    pub fn replaces(&self) -> bool {
+        matches!(self, FabricChoice::Joined(join) if join.replaces())
+    }
+
     /// The fabric's name, as `--fabric` takes it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -122,6 +122,10 @@ pub struct JoinFlags {
     /// How long to wait for the other nodes at the start.
     #[arg(long, global = true, value_name = "SECONDS", default_value = "60s", value_parser = seconds, hide = true, help_heading = "Settings: Joining")]
     pub join_wait: Duration,
+    /// Works along in a run that outlives its processes, in the place of one that has died. The run
+    /// is one of the same cluster, with the same flags.
+    #[arg(long, global = true, hide = true, help_heading = "Settings: Joining")]
+    pub replaces: bool,
 }
 
 /// How a process joins a cluster. All checks that are possible before joining have passed.
@@ -201,7 +205,9 @@ impl JoinFlags {
         };
         let id = self.node_id.map(|id| format!("--set node-id={id}"));
         let advertise = self.advertise.map(|ip| format!("--set advertise={ip}"));
+        let replaces = self.replaces.then(|| "--set replaces=on".to_owned());
         id.or(advertise)
+            .or(replaces)
             .or_else(|| path("--set secret-file", &self.secret_file))
             .or_else(|| path("--set tls-cert", &self.tls_cert))
             .or_else(|| path("--set shm-dir", &self.shm_dir))
@@ -288,6 +294,11 @@ impl JoinChoice {
     /// How long to wait for the other nodes at the start.
     pub fn wait(&self) -> Duration {
         self.flags.join_wait
+    }
+
+    /// Whether this process takes the place of a dead one in a run.
+    pub fn replaces(&self) -> bool {
+        self.flags.replaces
     }
 
     /// The length of a node's lease: the other nodes notice a death within this time.
