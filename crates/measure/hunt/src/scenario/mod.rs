@@ -266,7 +266,13 @@ impl Scenario {
         let survives = self.settings.get("survive").is_some_and(|value| value == "on");
         let is_judged = matches!(
             self.workload,
-            Workload::Lines(_) | Workload::Buffered(_) | Workload::Memory(_) | Workload::Ycsb(_)
+            Workload::Lines(_)
+                | Workload::Buffered(_)
+                | Workload::Memory(_)
+                | Workload::Ycsb(_)
+                | Workload::Tree(_)
+                | Workload::Queue(_)
+                | Workload::Rtree(_)
         );
         let is_kept = plan.lapses == 0 && !self.loses_memory();
         survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0

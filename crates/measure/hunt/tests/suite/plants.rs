@@ -84,6 +84,9 @@ fn a_recovery_that_undoes_what_others_have_seen_is_found_in_each_workload() {
         Workload::Memory(MemoryLoad::default()),
         Workload::Buffered(BufferedLoad::default()),
         Workload::Ycsb(YcsbLoad::default()),
+        Workload::Tree(TreeLoad::default()),
+        Workload::Queue(QueueLoad::default()),
+        Workload::Rtree(RtreeLoad::default()),
     ];
     for workload in workloads {
         let in_it = |seed| Scenario { workload: workload.clone(), ..recovering(seed) };
