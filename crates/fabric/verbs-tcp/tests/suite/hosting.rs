@@ -10,9 +10,12 @@ use crate::common::{loopback, secret};
 
 const MEMORY: MemoryNodeId = MemoryNodeId(0);
 
-/// An address at which a listener was just now, and is no more.
+/// An address at which a listener was just now, and is no more. On Linux it is one that no other
+/// test uses: the kernel gives the free ports of the usual one to listeners and connections of
+/// other tests at any time.
 fn free_addr() -> SocketAddr {
-    TcpListener::bind(loopback()).unwrap().local_addr().unwrap()
+    let any_port = if cfg!(target_os = "linux") { ([127, 0, 0, 2], 0).into() } else { loopback() };
+    TcpListener::bind(any_port).unwrap().local_addr().unwrap()
 }
 
 /// Bug: of two threads that add one node, the loser kept its port, and answered there. Mechanism:
