@@ -15,14 +15,19 @@
 # longest access of all workers that lived, which is how long a death held them up at most.
 #
 # BIN is the directory of the programs (default: target/debug, which is built first). SEED draws the
-# nodes. The script ends what it started, and ends at the latest after TIME_LIMIT seconds
-# (default 600). A busy machine may lose the lease of a node that lives, and then the script fails.
+# nodes. The script ends what it started, and ends at the latest after TIME_LIMIT seconds (default:
+# what the clusters need, and a minute more for each). A busy machine may lose the lease of a node
+# that lives, and then the script fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 deaths=${1:-5}
 shift $(($# < 1 ? $# : 1))
+[[ $deaths =~ ^[1-9][0-9]*$ ]] || { echo "kills.sh: give the number of deaths, not '$deaths'" >&2; exit 2; }
 fabrics=("$@")
+for fabric in "$@"; do
+    [[ $fabric =~ ^(shm|tcp)$ ]] || { echo "kills.sh: there are the fabrics shm and tcp, not '$fabric'" >&2; exit 2; }
+done
 [ ${#fabrics[@]} -gt 0 ] || fabrics=(shm tcp)
 if [ -z "${BIN:-}" ]; then
     cargo build --locked --quiet -p latchwork-ycsb -p latchwork-memnode-app
@@ -32,7 +37,6 @@ RANDOM=${SEED:-1}
 lease=10 gap=4
 # A stop takes the lease, and the time until the process goes on and ends.
 time=$((10 + deaths * (gap + 4) + (deaths + 2) / 4 * (3 * lease + 20)))
-
 
 work=$(mktemp -d)
 memory=$work
@@ -53,7 +57,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM HUP
 # The shell would print a line for each process that it kills.
 exec 3>&2 2>/dev/null
-sleep "${TIME_LIMIT:-600}" &
+sleep "${TIME_LIMIT:-$((2 * ${#fabrics[@]} * (time + 60)))}" &
 clock=$!
 started[$clock]=clock
 
