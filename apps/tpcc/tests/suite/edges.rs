@@ -159,7 +159,7 @@ fn on_a_terminal_a_result_stands_once_and_fits() {
     assert_eq!(too_wide(&text), [""; 0]);
     // Where a line folds depends on the figures in it.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for once in ["new orders/min", "check  serializability", "check  tpcc-3.3.2.12"] {
+    for once in ["new orders/min", "check serializability", "check tpcc-3.3.2.12"] {
         assert_eq!(text.matches(once).count(), 1, "{once}: {text}");
     }
     assert!(!text.contains("[Summary]") && !text.contains("[CHECK]"), "{text}");
