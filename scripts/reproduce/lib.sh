@@ -53,7 +53,7 @@ pick() {
 
 # Virtual time of ConnectX-3; the same flags give the same figures on every machine. The paper's
 # mechanisms and no more, whatever the defaults are; a later flag wins.
-simulated=(--fabric sim --nic connectx3 --seed 42 --set release=lazy --set takeover=off --inflight 1)
+simulated=(--fabric sim --nic connectx3 --seed 42 --set release=lazy --set takeover=off --set survive=off --inflight 1)
 
 # Operations to measure with this number of compute nodes.
 operations() {

@@ -53,7 +53,8 @@ fn a_run_with_a_stopped_node_ends_within_its_lease_and_its_deadline() {
         let (lease, deadline) = (LEASE.as_secs(), DEADLINE.as_secs());
         let running = place.start(&format!(
             "run --bin {bin} --results results --fabric tcp --memory-nodes 2 --memory-mb 64M --member-lease {lease} ycsb -- \
-             run -p recordcount=500 --threads 1 --cache-mb 8 --time 600 --warmup 0 --set deadline={deadline}s"
+             run -p recordcount=500 --threads 1 --cache-mb 8 --time 600 --warmup 0 --set deadline={deadline}s
+             --set survive=off"
         ));
         let is_measured = || {
             std::fs::read_to_string(place.path("results/C1.err"))

@@ -54,7 +54,7 @@ fn every_workload(kind: &str) {
 #[test]
 fn the_others_end_with_the_name_of_the_node_that_was_killed() {
     let memory = Memory::start(2, 64 << 20);
-    let flags = "run -p recordcount=1000 --time 60 --threads 1 --cache-mb 8 --set member-lease=8";
+    let flags = "run -p recordcount=1000 --time 60 --threads 1 --cache-mb 8 --set member-lease=8 --set survive=off";
     let mut program = memory.start_program(YCSB.0, 3, flags);
     program.wait_for_line("run: ", LIMIT);
     program.kill(2);

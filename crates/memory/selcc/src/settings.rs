@@ -83,7 +83,8 @@ latchwork_engine::settings! {
         "Whether a writer takes shared lines over with one operation, by pledges, instead of a release of each sharer (SELCC 4.4.3)" ["off"];
     /// Whether a holder that hands a line over also writes its changes back. Then the death of a
     /// node takes only what that node wrote and no other node has seen. Off: the changes travel
-    /// with the line.
+    /// with the line. All nodes of a cluster have the same. Has no effect under protocols with
+    /// homes.
     survive: bool = false, "survive"
         "Whether a hand-over writes the changes back too, so that the death of a node takes only what no other node has seen" ["on"];
     /// With `survive`: a line that has been dirty for longer than this is written back in place,

@@ -96,15 +96,16 @@ pub enum JoinError {
         ours: &'static str,
     },
     /// The nodes of a cluster run different protocols, and one of these needs agents. Or the
-    /// settings of the homes differ.
+    /// settings of the homes differ, or whether lines of dead nodes are recovered.
     #[error(
-        "{node} runs {theirs}, and this node {ours}: use the same --protocol and the same settings of homes for all \
-         nodes, or a new cluster"
+        "{node} runs {theirs}, and this node {ours}: use the same --protocol, the same survive and the same settings of homes \
+         for all nodes, or a new cluster"
     )]
     OtherProtocol {
         /// Another node. A memory node keeps the protocol of its agent.
         node: NodeName,
-        /// Its protocol, with the settings of the homes that are not the defaults.
+        /// Its protocol, with the settings of the homes that are not the defaults, and with
+        /// `survive`, if it is on.
         theirs: String,
         /// Those of this node.
         ours: String,

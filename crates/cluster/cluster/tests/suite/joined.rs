@@ -666,6 +666,14 @@ fn missing_memory_nodes_and_pools_of_other_lines_or_protocols_are_reported() {
     refused(&other, "not of 1024");
     let of = |protocol| ClusterConfig { protocol, ..config.clone() };
     refused(&of(Protocol::Gam), "C1 runs selcc, and this node gam: use the same --protocol");
+    let mut survives = config.clone();
+    survives.set("survive", "on").expect("a value");
+    let both = "runs selcc, and this node selcc with survive=on: use the same --protocol, the same survive";
+    refused(&survives, &format!("C1 {both}"));
+    joined.leave().expect("nothing is in the way");
+    let joined = common.compute(&survives).expect("it is alone");
+    let both = "runs selcc with survive=on, and this node selcc: use the same --protocol, the same survive";
+    refused(&config, &format!("C1 {both}"));
     joined.leave().expect("nothing is in the way");
     let joined = common.compute(&of(Protocol::Gam)).expect("it is alone");
     refused(&config, "C1 runs gam, and this node selcc: use the same --protocol");

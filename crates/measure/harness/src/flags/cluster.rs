@@ -122,6 +122,9 @@ impl ClusterFlags {
             ..ClusterConfig::default()
         };
         config.protocol = self.protocol;
+        // Threads of one process die together, and the homes of a directory recover its lines.
+        let joins = matches!(fabric, FabricChoice::Joined(_));
+        config.selcc.survive = joins && !self.protocol.has_homes();
         self.settings.apply(&mut config)?;
         config.memory_bytes = match self.memory_mb {
             Some(mib) => mib * MIB,
@@ -310,6 +313,24 @@ mod tests {
         assert_eq!(nodes("--compute-nodes 7"), 1);
         assert_eq!(nodes("--compute-nodes 7 --fabric sim"), 7);
         assert_eq!(nodes("--compute-nodes 7 --fabric sim --memory-nodes 1"), 1);
+    }
+
+    #[test]
+    fn lines_of_dead_processes_are_recovered_unless_a_setting_says_other() {
+        let survives = |arguments: &str| config(arguments).expect("a configuration").selcc.survive;
+        for (arguments, expected) in [
+            ("", false),
+            ("--fabric tcp", false),
+            ("--fabric sim --protocol sel", false),
+            ("--set survive=on", true),
+            ("--join file:/tmp/x", true),
+            ("--join file:/tmp/x --fabric tcp --protocol sel", true),
+            ("--join file:/tmp/x --set survive=off", false),
+            ("--join file:/tmp/x --protocol gam", false),
+            ("--join file:/tmp/x --protocol scalestore", false),
+        ] {
+            assert_eq!(survives(arguments), expected, "{arguments}");
+        }
     }
 
     #[test]

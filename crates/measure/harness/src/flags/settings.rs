@@ -82,11 +82,13 @@ impl Args for SettingFlags {
                 Ok(()) => Ok(text.to_owned()),
                 Err(_) => Err(format!("use {}", (setting.expected)())),
             };
-            let help = format!(
-                "{} [default: {}]",
-                setting.help,
-                default.setting(setting.name).unwrap_or_default()
-            );
+            let value = default.setting(setting.name).unwrap_or_default();
+            let value = match setting.name {
+                // `ClusterFlags::config` has this default.
+                "survive" => "off; with --join on, under selcc and sel".to_owned(),
+                _ => value,
+            };
+            let help = format!("{} [default: {value}]", setting.help);
             let arg = Arg::new(setting.name)
                 .long(setting.name)
                 .value_name("VALUE")
