@@ -443,14 +443,17 @@ impl Simulated {
     pub fn reclaim(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
         strict_assert!(!self.lives(dead), "node {dead} lives, and loses its epoch slot");
         strict_assert_ne!(node, dead, "a dead node reclaims itself");
-        let (own, dead) = (self.nodes()[node].id(), self.nodes()[dead].id());
+        let (own, dead) = (self.nodes()[node].clone(), self.nodes()[dead].clone());
         let handle = self.handlers[node].0.handle();
-        let port = Port::permitted(&self.fabric, own, &handle, lasts(&self.leases[node]))?;
+        let port = Port::permitted(&self.fabric, own.id(), &handle, lasts(&self.leases[node]))?;
         Ok(handle.clone().spawn_service(async move {
             let poller = port.poller();
             handle.add_poller(poller.clone());
-            let done = reclaim::empty_slot(&port, &handle, dead).await;
+            let done = reclaim::empty_slot(&port, &handle, dead.id()).await;
             handle.remove_poller(&poller);
+            if done && own.survives() {
+                own.end_before(dead.id(), dead.member_epoch() + 1);
+            }
             done
         }))
     }

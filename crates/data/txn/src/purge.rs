@@ -108,7 +108,7 @@ impl<M: LineLocks> Database<M> {
         let (mut at, hint) = <(Reading, Hint)>::default();
         let step = || heap.get_step(&mut at, *id, &hint, key, &mut row);
         let seen = heap.drive(Patience::NoWait, step).await?;
-        if seen == SeenRow::Pending {
+        if seen == SeenRow::Pending && !self.erase_abandoned(table, *id, key).await? {
             // A transaction is adding the pending row, and may have taken the entries over.
             return Ok(false);
         }

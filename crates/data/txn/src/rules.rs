@@ -1,7 +1,7 @@
 //! [`TransactionRules`]: the rules of the schemes that a checker can break.
 
-/// The rules that make transactions serializable. A checker breaks one, to show that it would find
-/// the bug. Everywhere else all rules hold.
+/// The rules that make transactions serializable, also when nodes die. A checker breaks one, to
+/// show that it would find the bug. Everywhere else all rules hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransactionRules {
     /// A scan, and a lookup that finds no row, is a read of index leaves: a row that comes or goes
@@ -13,6 +13,8 @@ pub struct TransactionRules {
     pub keeps_read_locks: bool,
     /// Under timestamp ordering a write below the read timestamp of its page is too late.
     pub read_timestamps_count: bool,
+    /// A pending row whose node has ended is erased.
+    pub abandoned_rows_go: bool,
 }
 
 impl TransactionRules {
@@ -22,6 +24,7 @@ impl TransactionRules {
         rows_are_validated: true,
         keeps_read_locks: true,
         read_timestamps_count: true,
+        abandoned_rows_go: true,
     };
 }
 

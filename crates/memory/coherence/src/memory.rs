@@ -193,6 +193,20 @@ pub trait CoherentMemory: Clone + 'static {
         false
     }
 
+    /// The signature of this node: a number that no other node has, also no later holder of its
+    /// id. A user leaves the signature where only this node may finish what it has begun. 0 where
+    /// no node recovers from the death of another one: such users can only be restarted.
+    fn signature(&self) -> u64 {
+        0
+    }
+
+    /// Whether the node with this signature has ended, as far as this node knows: it is dead or
+    /// has left, nothing of it can have an effect any more, and its lines are recovered. Never true
+    /// for 0. A plain function that costs a load.
+    fn has_ended(&self, _signature: u64) -> bool {
+        false
+    }
+
     /// Allocates a line, which begins its next [`life`]. Its payload is unspecified: initialise all
     /// of it.
     ///

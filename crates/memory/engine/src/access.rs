@@ -256,6 +256,14 @@ impl CoherentMemory for Worker {
         self.core.node.persists
     }
 
+    fn signature(&self) -> u64 {
+        if self.core.of.survives() { self.core.node.signature() } else { 0 }
+    }
+
+    fn has_ended(&self, signature: u64) -> bool {
+        self.core.node.gone.has_ended(signature)
+    }
+
     async fn allocate(&self) -> Result<GlobalAddr, MemoryError> {
         let core = &*self.core;
         let allocator = &core.node.allocator;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use latchwork_cache::{Cache, FrameId};
 use latchwork_coherence::MessageHandler;
 use latchwork_memnode::{Epochs, Geometry, Journal, LineAllocator};
-use latchwork_runtime::sync::{AtomicUsize, Mutex, Ordering};
+use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
 use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
 
@@ -16,7 +16,7 @@ use crate::cleaner::Cleaner;
 use crate::counters::{Counters, WorkerCounters};
 use crate::deduplicate::{NumberPool, Seen};
 use crate::frames::{FrameWaiters, Reserve};
-use crate::gone::Gone;
+use crate::gone::{Gone, signature};
 use crate::handler_cover::HandlerCover;
 use crate::in_place::WriteBacks;
 use crate::line_history::History;
@@ -88,6 +88,8 @@ pub struct NodeCore {
     pub(crate) workers: AtomicUsize,
     /// The nodes that are dead or have left.
     pub(crate) gone: Gone,
+    /// The member epoch of this node.
+    member_epoch: AtomicU64,
     /// The rounds by which the node lets go of dead nodes.
     pub(crate) rounds: Rounds,
     /// The journal slots, if the death of the node can tear a write-back.
@@ -140,6 +142,7 @@ impl NodeCore {
             cover: HandlerCover::default(),
             workers: AtomicUsize::new(0),
             gone: Gone::default(),
+            member_epoch: AtomicU64::new(1),
             rounds: Rounds::default(),
             journal: OnceLock::new(),
             counters: Mutex::new(Vec::new()),
@@ -216,6 +219,29 @@ impl NodeCore {
     /// The journal slots of the node, if it has any.
     pub fn journal(&self) -> Option<&Arc<Journal>> {
         self.journal.get()
+    }
+
+    /// Sets the member epoch, before the first worker starts. A node of a cluster in one process
+    /// has 1: there no id is used again.
+    pub fn set_member_epoch(&self, member_epoch: u64) {
+        self.member_epoch.store(member_epoch, Ordering::Relaxed);
+        // The earlier holders of the id have ended, otherwise this node would not have it.
+        self.gone.end_before(self.id, member_epoch);
+    }
+
+    /// The member epoch.
+    pub fn member_epoch(&self) -> u64 {
+        self.member_epoch.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn signature(&self) -> u64 {
+        signature(self.id, self.member_epoch())
+    }
+
+    /// Reports that all nodes have ended that had this id before the member epoch: nothing of them
+    /// can have an effect any more, and their lines are recovered.
+    pub fn end_before(&self, node: ComputeNodeId, member_epoch: u64) {
+        self.gone.end_before(node, member_epoch);
     }
 
     /// The number of lines that transactions have locked.

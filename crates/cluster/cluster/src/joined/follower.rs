@@ -192,6 +192,7 @@ impl Follower {
             // The earlier holder of the id is dead or has left. The new holder joined later. It
             // sends no message before this node has reported that it knows the new holder.
             own.forget(id);
+            own.end_before(id, epoch);
         }
         shared.refusals.lock().remove(&node);
         tracing::info!(%node, epoch, contact = address, "a node can be reached");
@@ -259,7 +260,11 @@ impl Follower {
         let node = self.shared.node.lock().clone();
         match (dead.node, node) {
             (NodeName::Compute(id), Some((own, ports))) => {
-                self.reclaims.reclaim(own.id(), &ports, id)
+                let done = self.reclaims.reclaim(own.id(), &ports, id);
+                if done && own.survives() {
+                    own.end_before(id, dead.epoch + 1);
+                }
+                done
             }
             _ => false,
         }

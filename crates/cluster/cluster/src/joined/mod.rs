@@ -283,6 +283,7 @@ impl Begun {
         };
         let changes = (config.directory_changes(), HomePlace::Agents);
         let (node, _) = new_node(parts, config.protocol, changes, &config.selcc, false);
+        node.set_member_epoch(membership.me().epoch);
         executor
             .block_on(give_journal(&node, &port, &config))
             .inspect_err(|_| withdraw::withdraw(&ports, id, &epochs))?;

@@ -61,6 +61,13 @@ impl Introductions {
     /// nodes, and for an agent it reports which compute nodes the agent knows.
     pub(crate) fn serve(&self, node: &Arc<Node>, ports: &Ports) {
         *self.shared.node.lock() = Some((node.clone(), ports.clone()));
+        // The thread tells the node of each holder of an id that it admits from here on. Those that
+        // it has admitted are in the view.
+        for (name, member) in &self.shared.membership.view().members {
+            if let NodeName::Compute(id) = name {
+                node.end_before(*id, member.epoch);
+            }
+        }
     }
 
     /// The recoveries that this node has taken part in.

@@ -51,7 +51,7 @@ use latchwork_cache::Hint;
 use latchwork_coherence::{LineLocks, LockOutcome};
 use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
-use latchwork_wal::TableId;
+use latchwork_wal::{TableId, Timestamp};
 
 use crate::page::{Broken, row_max};
 use crate::{Conflict, RowId, TxnError};
@@ -82,6 +82,8 @@ pub struct Heap<M: LineLocks> {
     line_size: usize,
     /// The maximum number of rows of a line.
     rows_max: u16,
+    /// The signature of this node, which pending rows have in place of a timestamp.
+    signature: u64,
     locations: Rc<RefCell<Places>>,
     /// A guess of the frame of the line to which tuples were added last.
     tail: Rc<Hint>,
@@ -123,12 +125,18 @@ impl<M: LineLocks> Heap<M> {
             "a line is smaller than its payload"
         );
         strict_assert!(rows_max > 0, "a line without rows");
-        Ok(Heap { memory, table, line_size, rows_max, locations: places, tail })
+        let signature = memory.signature();
+        Ok(Heap { memory, table, line_size, rows_max, signature, locations: places, tail })
     }
 
     /// The table.
     pub fn table(&self) -> TableId {
         self.table
+    }
+
+    /// What a pending row of this node has in place of a timestamp.
+    pub(crate) fn of_this_node(&self) -> Timestamp {
+        Timestamp(self.signature)
     }
 
     /// The maximum length of a key and its value together, in bytes.

@@ -12,7 +12,7 @@ use latchwork_strict::strict_assert;
 use latchwork_verbs::GlobalAddr;
 use smallvec::SmallVec;
 
-use super::places::{LINES_MAX, Places};
+use super::places::{LINES_MAX, Places, Stray};
 use super::stop::Stop;
 use super::{Heap, Patience};
 use crate::page::{Edit, New, Page, format, tuple_size};
@@ -28,6 +28,8 @@ const _: () = assert!(LOCKED_MAX < LINES_MAX, "a locked line leaves others to ch
 #[derive(Debug)]
 pub(crate) struct Placed {
     id: Option<RowId>,
+    /// See [`Stray::led_here`].
+    led_here: Option<GlobalAddr>,
     home: Rc<RefCell<Places>>,
 }
 
@@ -44,7 +46,9 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        self.home.borrow_mut().strays.extend(self.id.take());
+        let led_here = self.led_here;
+        let stray = self.id.take().map(|id| Stray { id, led_here });
+        self.home.borrow_mut().strays.extend(stray);
     }
 }
 
@@ -56,10 +60,17 @@ impl<M: LineLocks> Heap<M> {
 
     pub(crate) fn placed(&self, id: RowId) -> Placed {
         strict_assert!(
-            !self.locations.borrow().strays.contains(&id),
+            !self.locations.borrow().strays.iter().any(|stray| stray.id == id),
             "a row location is given out while it is a stray"
         );
-        Placed { id: Some(id), home: self.locations.clone() }
+        Placed { id: Some(id), led_here: None, home: self.locations.clone() }
+    }
+
+    /// A tuple to which nothing leads any more.
+    pub(super) fn stray(&self, Stray { id, led_here }: Stray) -> Placed {
+        let mut placed = self.placed(id);
+        placed.led_here = led_here;
+        placed
     }
 
     /// Places a tuple in a line that has room and no lock of another node. Nothing leads to the
@@ -201,6 +212,8 @@ impl<M: LineLocks> Heap<M> {
                 Ok(page.header.room(guard.words().len()))
             })
             .await?;
+        // Otherwise the death of this node may leave an index entry that leads to no page.
+        self.memory.persist(line).await?;
         blank.keep();
         let mut places = self.locations.borrow_mut();
         let worth = self.worth();
@@ -234,8 +247,13 @@ impl<M: LineLocks> Heap<M> {
         let strays = self.locations.borrow().strays.len();
         for _ in 0..strays {
             let stray = self.locations.borrow_mut().strays.pop();
-            let Some(id) = stray else { return Ok(()) };
-            let mut stray = self.placed(id);
+            let Some(of) = stray else { return Ok(()) };
+            let Stray { id, led_here } = of;
+            let mut stray = self.stray(of);
+            if let Some(home) = led_here {
+                // Otherwise the death of this node may leave a stub that leads to nothing.
+                self.memory.persist(home).await?;
+            }
             let (line, slot) = (self.line_of(id), self.slot_of(id));
             let erase = || self.change(line, &Hint::default(), |page| page.erase(slot));
             match self.drive(Patience::NoWait, erase).await {
@@ -244,7 +262,7 @@ impl<M: LineLocks> Heap<M> {
                     // The stray moves to the front of the list. `pop` takes from the end, so this
                     // stray is tried last.
                     stray.keep();
-                    self.locations.borrow_mut().strays.insert(0, id);
+                    self.locations.borrow_mut().strays.insert(0, Stray { id, led_here: None });
                 }
                 Err(error) => return Err(error),
             }

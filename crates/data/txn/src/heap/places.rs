@@ -19,7 +19,16 @@ pub(super) struct Places {
     /// Lines that were allocated and are not yet pages.
     pub(super) blank: Vec<GlobalAddr>,
     /// Tuples to which nothing leads.
-    pub(super) strays: Vec<RowId>,
+    pub(super) strays: Vec<Stray>,
+}
+
+/// A tuple to which nothing leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stray {
+    pub(super) id: RowId,
+    /// The home line of a row whose stub has led to the tuple. The line is persisted before the
+    /// tuple goes.
+    pub(super) led_here: Option<GlobalAddr>,
 }
 
 impl Places {

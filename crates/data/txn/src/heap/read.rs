@@ -202,6 +202,27 @@ impl<M: LineLocks> Heap<M> {
         })
     }
 
+    /// Whether the row `key` in `id` is pending, and the node that placed it has ended. Appends its
+    /// value to `value` then.
+    pub(crate) fn abandoned_step(
+        &self,
+        id: RowId,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, Stop> {
+        let (slot, start) = (self.slot_of(id), value.len());
+        self.read_page(self.line_of(id), &Hint::default(), |page| {
+            value.truncate(start);
+            let tuple = page.tuple(slot)?;
+            let tuple = tuple.filter(|t| t.state == State::Pending && t.key_is(key));
+            let tuple = tuple.filter(|t| self.memory.has_ended(t.cts.0));
+            if let Some(tuple) = tuple {
+                tuple.append_value(value);
+            }
+            Ok(tuple.is_some())
+        })
+    }
+
     /// Reads the key of the row or tombstone in `id`. `hint` is a guess of the frame of its line.
     pub(crate) fn key_step(&self, id: RowId, hint: &Hint, key: &mut Vec<u8>) -> Result<bool, Stop> {
         let slot = self.slot_of(id);

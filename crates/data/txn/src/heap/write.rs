@@ -10,6 +10,7 @@ use latchwork_verbs::GlobalAddr;
 use latchwork_wal::Timestamp;
 
 use super::placement::Placed;
+use super::places::Stray;
 use super::read::SeenRow;
 use super::stop::Stop;
 use super::{Heap, Patience};
@@ -161,6 +162,10 @@ impl<M: LineLocks> Heap<M> {
             Prepared::AtHome => None,
             Prepared::Away(placed) => placed.id(),
         };
+        if let (Some(target), Install::Value(_) | Install::Part { .. }) = (target, install) {
+            // Otherwise the death of this node may leave a stub that leads to nothing.
+            self.memory.persist(self.line_of(target)).await?;
+        }
         if let (Install::Part { value, from, to }, None) = (install, target) {
             let part = || self.part_step(id, hint, was, cts, value, from..to);
             if self.drive(Patience::Wait, part).await? {
@@ -191,7 +196,7 @@ impl<M: LineLocks> Heap<M> {
             .await?;
         // From here on the old tuple away from home is a stray, and the new tuple belongs to the
         // row.
-        drop(stray.map(|stray| self.placed(stray)));
+        drop(stray.map(|id| self.stray(Stray { id, led_here: Some(line) })));
         if let (Prepared::Away(placed), false) = (prepared, matches!(install, Install::Tombstone)) {
             placed.keep();
         }

@@ -83,7 +83,9 @@ pub(crate) enum State {
     /// index entries that are out of date.
     Away = 4,
     /// A new row of a transaction that has not ended. Index entries may lead to the row already.
-    /// Another transaction that meets the row gets a conflict.
+    /// Another transaction that meets the row gets a conflict. In place of a commit timestamp the
+    /// tuple has the [signature](latchwork_coherence::CoherentMemory::signature) of the node: when
+    /// that node has ended, the row is erased.
     Pending = 5,
 }
 

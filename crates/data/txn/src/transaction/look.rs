@@ -235,6 +235,9 @@ impl<M: LineLocks> Database<M> {
             let mut at = Reading::default();
             let step = || heap.get_step(&mut at, id, &hint, key, value);
             let seen = heap.drive(Patience::NoWait, step).await?;
+            if seen == SeenRow::Pending && Box::pin(self.take_back(state, table, id, key)).await? {
+                continue;
+            }
             let Some(cts) = seen.at() else { return Ok(seen) };
             if scheme == Scheme::TimestampOrdering {
                 if cts > state.ts {
@@ -288,7 +291,18 @@ impl<M: LineLocks> Database<M> {
             }
             return Ok(());
         }
-        let need = Need { addr: line, mode };
+        let lock = self.lock_beside(state, Need { addr: line, mode }).await?;
+        state.note_lock(Held { line, mode, lock });
+        Ok(())
+    }
+
+    /// Locks a line that the transaction has not locked, for the caller alone.
+    pub(super) async fn lock_beside(
+        &self,
+        state: &State<M>,
+        need: Need,
+    ) -> Result<M::Lock, TxnError> {
+        let memory = self.memory();
         let outcome = match memory.try_lock(need) {
             Ok(outcome) => outcome,
             Err(need) => match memory.lock(need).await {
@@ -301,10 +315,9 @@ impl<M: LineLocks> Database<M> {
             },
         };
         match outcome {
-            LockOutcome::Got(lock) => state.note_lock(Held { line, mode, lock }),
-            LockOutcome::Locked => return Err(Conflict::Locked.into()),
+            LockOutcome::Got(lock) => Ok(lock),
+            LockOutcome::Locked => Err(Conflict::Locked.into()),
         }
-        Ok(())
     }
 
     /// Records a leaf of a scan, or of a lookup that found no row. Under timestamp ordering also

@@ -57,6 +57,7 @@
 //! that is dropped, or fails, after the log append gets a task of its own, too. That task finishes
 //! the commit, or undoes it if the log has refused the log record. `phases` has the exceptions.
 
+mod abandoned;
 mod abort;
 mod begin;
 mod change;

@@ -163,7 +163,8 @@ impl<M: LineLocks> State<M> {
     fn place_fast(&mut self, table: &Table<M>, run: Range<usize>) -> usize {
         let State { writes, arena, .. } = self;
         let heap = table.heap();
-        let rows = writes[run.clone()].iter().map(|write| pending(write, arena));
+        let by = heap.of_this_node();
+        let rows = writes[run.clone()].iter().map(|write| pending(write, arena, by));
         let Some((line, slots)) = heap.place_here(rows) else { return 0 };
         for (write, slot) in writes[run].iter_mut().zip(slots.clone()) {
             write.placed = Some(heap.placed(RowId::new(line, slot)));
@@ -174,7 +175,8 @@ impl<M: LineLocks> State<M> {
     /// Like [`place_fast`](State::place_fast), for rows that may need another line.
     async fn place_slow(&mut self, table: &Table<M>, run: Range<usize>) -> Result<(), TxnError> {
         let State { writes, arena, .. } = self;
-        let rows = writes[run.clone()].iter().map(|write| pending(write, arena));
+        let by = table.heap().of_this_node();
+        let rows = writes[run.clone()].iter().map(|write| pending(write, arena, by));
         let rows: SmallVec<[New<'_>; RUN]> = rows.collect();
         let mut placed = SmallVec::new();
         table.heap().place_run(&rows, &mut placed).await?;
@@ -210,13 +212,8 @@ impl Write {
     }
 }
 
-/// The bytes of a new row, as it is placed.
-fn pending<'a>(write: &Write, arena: &'a [u8]) -> New<'a> {
+/// The bytes of a new row, as the node with the signature `by` places it.
+fn pending<'a>(write: &Write, arena: &'a [u8], by: Timestamp) -> New<'a> {
     let bytes = |range: &Range<u32>| &arena[range.start as usize..range.end as usize];
-    New {
-        state: TupleState::Pending,
-        cts: Timestamp::ZERO,
-        key: bytes(&write.key),
-        value: bytes(&write.value),
-    }
+    New { state: TupleState::Pending, cts: by, key: bytes(&write.key), value: bytes(&write.value) }
 }

@@ -6,14 +6,16 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use latchwork_cache::Cache;
-use latchwork_cluster::{ClusterConfig, Simulated, Worker};
+use latchwork_cluster::{ClusterConfig, Simulated, SimulatedNode, Worker};
 use latchwork_coherence::CoherentMemory;
+use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
 use latchwork_txn::schema::{ColumnType, Order};
 use latchwork_txn::{
     Database, DatabaseId, Health, Key, NodeId, Prepared, Range, Schema, Scheme, Table, Timestamp,
     Transaction, TransactionNode, TransactionSettings, TxnError,
 };
+use latchwork_verbs::MemoryNodeId;
 use latchwork_verbs_sim::SimConfig;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -52,7 +54,16 @@ pub(crate) fn row(code: u32, amount: u32) -> [u8; 8] {
 
 impl Stage {
     pub(crate) fn new(scheme: Scheme, nodes: usize) -> Stage {
-        let config = ClusterConfig {
+        Stage::with(scheme, nodes, |_| {})
+    }
+
+    /// On nodes that recover from the death of another one.
+    pub(crate) fn surviving(scheme: Scheme, nodes: usize) -> Stage {
+        Stage::with(scheme, nodes, |config| config.selcc.survive = true)
+    }
+
+    fn with(scheme: Scheme, nodes: usize, change: impl Fn(&mut ClusterConfig)) -> Stage {
+        let mut config = ClusterConfig {
             compute_nodes: nodes,
             memory_nodes: 1,
             workers: 1,
@@ -64,6 +75,7 @@ impl Stage {
             seed: 1,
             ..ClusterConfig::default()
         };
+        change(&mut config);
         let cluster = Simulated::start(config, SimConfig::default()).expect("a good configuration");
         let mut stage = Stage { cluster, nodes: Vec::new() };
         let mut root = None;
@@ -239,6 +251,28 @@ impl Stage {
         self.nodes[node].1 = other;
     }
 
+    /// Kills a node. The others keep it out, and recover from its death.
+    pub(crate) fn kill_and_recover(&self, dead: usize) {
+        let living = || (0..self.nodes.len()).filter(|node| self.cluster.lives(*node));
+        self.cluster.kill(dead);
+        self.cluster.fence(SimulatedNode::Memory(MemoryNodeId(0)), dead);
+        for node in living() {
+            self.cluster.fence(SimulatedNode::Compute(node), dead);
+            self.cluster.forget(node, dead);
+        }
+        for step in RecoveryStep::ALL {
+            let recover = |node| self.cluster.recover(node, (step, dead), Duration::ZERO);
+            let first = if step == RecoveryStep::Sweep { 1 } else { usize::MAX };
+            let steps: Vec<_> = living().take(first).map(recover).collect();
+            for taken in steps {
+                assert!(self.end(taken.expect("a port")), "{step:?}");
+            }
+        }
+        for node in living() {
+            assert!(self.end(self.cluster.reclaim(node, dead).expect("a port")));
+        }
+    }
+
     /// The health of a node.
     pub(crate) fn health(&self, node: usize) -> Health {
         self.nodes[node].1.database.node().health()
@@ -251,9 +285,12 @@ impl Stage {
         state.health()
     }
 
-    /// Lets the workers leave, and ends the world.
+    /// Lets the workers of living nodes leave, and ends the world.
     pub(crate) fn finish(self) {
-        for (actor, part) in self.nodes {
+        for (node, (actor, part)) in self.nodes.into_iter().enumerate() {
+            if !self.cluster.lives(node) {
+                continue;
+            }
             let Part { memory, database, table, others } = part;
             drop((database, table, others));
             let left = actor.handle().spawn_service(memory.leave());
