@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_cluster::{ClusterConfig, ClusterError, JoinError, Joined, Member, NodeRecovery};
-use latchwork_membership::{ExchangePatience, MemberState, NodeIncarnation, Role};
+use latchwork_membership::{ExchangePatience, MemberState, NodeIncarnation, Role, View};
 use latchwork_report::result::RecoveryResult;
 use latchwork_runtime::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use latchwork_runtime::{Clock, Time};
@@ -36,9 +36,6 @@ const TIDY: Duration = Duration::from_secs(5);
 
 /// How long a process waits at the end of a run for the recovery of the lines of dead processes.
 const RECOVERY: Duration = Duration::from_secs(30);
-
-/// The key in the contacts of the processes of a run that outlives them: the lane of the run.
-const LANE: &str = "lane";
 
 /// The interval between two checks of such a wait.
 const LOOK: Duration = Duration::from_millis(10);
@@ -200,7 +197,7 @@ impl Shared {
             thread::park_timeout(LOOK);
         }
         // A process that replaces a dead one finds this in the view.
-        let told = self.node.membership().contact(LANE, &self.lane.to_string());
+        let told = self.node.membership().contact(name_slot::LANE, &self.lane.to_string());
         let failed = |error| AppError::Failed(format!("the run cannot name itself: {error}"));
         self.gather(told.map(|()| vec![()]).map_err(failed))?;
         self.go_on();
@@ -215,10 +212,22 @@ impl Shared {
 
     /// The lane of the run of other processes in which this process works along.
     fn lane_of_others(&self) -> Result<u64, AppError> {
-        let view = self.node.membership().view();
-        let members = view.members.values().filter(|one| one.state == MemberState::Joined);
-        let lanes: BTreeSet<u64> =
-            members.filter_map(|one| one.contact.get(LANE)?.parse().ok()).collect();
+        let membership = self.node.membership();
+        let (lane, me) = (self.find_lane()?, membership.me().party());
+        let failed = |error| AppError::Failed(format!("no run can be joined: {error}"));
+        membership.contact(name_slot::LANE, &lane.to_string()).map_err(failed)?;
+        // A later run that takes over lanes sees this process from here on, if the run is still
+        // there.
+        let is_told = |view: &View| view.get(me.node).and_then(name_slot::works_in).is_some();
+        membership.wait(LOOK * 500, is_told).map_err(failed)?;
+        self.find_lane()
+    }
+
+    fn find_lane(&self) -> Result<u64, AppError> {
+        let membership = self.node.membership();
+        let (view, me) = (membership.view(), membership.me().node);
+        let members = view.joined().filter(|one| one.node != me);
+        let lanes: BTreeSet<u64> = members.filter_map(name_slot::works_in).collect();
         match lanes.len() {
             1 => Ok(lanes.into_iter().next().unwrap_or_default()),
             0 => Err(AppError::Failed(

@@ -275,6 +275,46 @@ impl Catalogue {
         Ok(found == entry.value || found == NONE && tries.get() > 1)
     }
 
+    /// Replaces the object `old` of a name, as this catalogue has read it, by `new`, and removes the
+    /// objects of all names for which `goes` says so. Returns `false`, and changes nothing, if the
+    /// name has another object by now. Of two nodes that replace an object, one succeeds; `new` is
+    /// no object that another node registers under this name. The caller must ensure what
+    /// [`remove`](Catalogue::remove) asks for.
+    ///
+    /// # Errors
+    /// [`PoolError::Corrupt`], and failures of the fabric.
+    pub async fn replace(
+        &self,
+        port: &Port,
+        name: &str,
+        (old, new): (u64, u64),
+        goes: impl Fn(&str) -> bool,
+    ) -> Result<bool, PoolError> {
+        let Some(entry) = self.lookup(port, name).await? else { return Ok(false) };
+        let at = self.known.lock().find(&entry.name).unwrap_or_default();
+        let record = self.known.lock().records[at];
+        let value = layout::record_value(record);
+        let found = repeatedly(async || port.compare_swap(value, old, new).await).await?;
+        if found != old && found != new {
+            return Ok(false);
+        }
+        self.known.lock().entries[at].value = new;
+        self.refresh(port).await?;
+        let all: Vec<_> = {
+            let known = self.known.lock();
+            let all = known.entries.iter().zip(&known.records).enumerate();
+            all.filter(|(_, (entry, _))| goes(&entry.name)).map(|(at, (_, &it))| (at, it)).collect()
+        };
+        for (at, record) in all {
+            // The copies may be older than the objects.
+            let entry = read_record(port, record).await?;
+            let value = layout::record_value(record);
+            repeatedly(async || port.compare_swap(value, entry.value, NONE).await).await?;
+            self.known.lock().entries[at].value = NONE;
+        }
+        Ok(true)
+    }
+
     /// The object with this name, if there is one. An object that this catalogue has read before is
     /// returned from the copy, even if another node has removed the object since.
     ///

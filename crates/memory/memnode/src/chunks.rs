@@ -60,6 +60,61 @@ fn marked(owner: u64, lines: u32) -> u32 {
     }
 }
 
+/// A chunk of this node.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    /// The owner word. The word in memory may have a later mark.
+    word: u64,
+    /// The first line that was free when the node claimed the chunk. The lines before it are other
+    /// nodes'.
+    first: u32,
+}
+
+/// The chunks that had an owner, or a rest, at one time: [`ClaimedChunks::read`].
+#[derive(Debug)]
+pub struct ClaimedChunks(Vec<(MemoryNodeId, u32, u64)>);
+
+impl ClaimedChunks {
+    /// Reads the owner words of the pool. Journal slots do not count.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn read(port: &Port, pool: &Pool) -> Result<ClaimedChunks, PoolError> {
+        let mut claimed = Vec::new();
+        for id in (0..pool.memory_nodes() as u16).map(MemoryNodeId) {
+            let chunks = pool.chunks(id);
+            for first in (0..chunks).step_by(LATCHES as usize) {
+                let count = LATCHES.min(chunks - first) as usize;
+                let owners = port.read_words(layout::owner(id, first), count).await?;
+                let owned =
+                    (first..).zip(owners).filter(|(_, owner)| (1..=REST).contains(&(owner >> 56)));
+                claimed.extend(owned.map(|(index, owner)| (id, index, owner)));
+            }
+        }
+        Ok(ClaimedChunks(claimed))
+    }
+
+    /// Returns those of the chunks to the pool, with their contents, whose owner words are as they
+    /// were read. The result is their number. For a pool of which no line is in use: no name leads
+    /// to a line, all nodes that have allocated lines have left, or are dead and
+    /// [recovered](crate::free_chunks), and these chunks were read before that was found out. A
+    /// chunk stays if one of its latch words names a node.
+    ///
+    /// # Errors
+    /// Failures of the fabric.
+    pub async fn free(self, port: &Port, pool: &Pool) -> Result<u64, PoolError> {
+        let mut freed = 0;
+        for (id, index, owner) in self.0 {
+            if is_unlatched(port, pool, (id, index), 0).await? {
+                let word = layout::owner(id, index);
+                let found = repeatedly(async || port.compare_swap(word, owner, 0).await).await?;
+                freed += u64::from(found == owner);
+            }
+        }
+        Ok(freed)
+    }
+}
+
 /// A compute node's position in the owner tables of the memory nodes.
 ///
 /// ```text
@@ -111,9 +166,8 @@ pub(crate) struct Claims {
     own: Option<usize>,
     /// Per memory node, the first chunk that is not known to be claimed.
     cursors: Vec<u32>,
-    /// The chunks of this registration, by memory node, with their owner words. A word in memory
-    /// may have a later mark.
-    owned: BTreeMap<(u16, u32), u64>,
+    /// The chunks of this registration, by memory node.
+    owned: BTreeMap<(u16, u32), Owned>,
     /// Chunks with a claim of unknown outcome, and the owner word before that claim.
     tried: BTreeMap<(u16, u32), u64>,
 }
@@ -160,6 +214,11 @@ impl Claims {
         self.tag | if self.marks { groups << MARK_SHIFT } else { 0 }
     }
 
+    /// The owner word of a chunk of this node, as far as the node knows.
+    fn known(&self, node: u16, index: u32) -> u64 {
+        self.owned.get(&(node, index)).map_or(self.tag, |owned| owned.word)
+    }
+
     /// Whether an owner word is one of this registration.
     fn is_own(&self, owner: u64) -> bool {
         owner & !MARK == self.tag
@@ -177,7 +236,7 @@ impl Claims {
         let lines = pool.geometry().lines_per_chunk();
         let word = self.word(pool, rest.next);
         let Some(known) = self.owned.get_mut(&(id.0, index)) else { return Ok(lines) };
-        let old = *known;
+        let old = known.word;
         strict_assert!(old < word, "a mark moves back");
         let owner = layout::owner(id, index);
         // An earlier attempt may have been abandoned in flight. It has the same word, because the
@@ -186,7 +245,7 @@ impl Claims {
         if found != old && found != word {
             return Err(PoolError::Corrupt { what: "owner word of a chunk", addr: owner });
         }
-        *known = word;
+        known.word = word;
         Ok(marked(word, lines))
     }
 
@@ -251,7 +310,7 @@ impl Claims {
                     next < pool.geometry().lines_per_chunk(),
                     "a chunk without a free line was claimed"
                 );
-                let word = self.owned.get(&(node as u16, index)).copied().unwrap_or(self.tag);
+                let word = self.known(node as u16, index);
                 let marked = marked(word, pool.geometry().lines_per_chunk());
                 return Ok(Some(Fresh { chunk, next, marked }));
             }
@@ -293,7 +352,8 @@ impl Claims {
                         self.tried.is_empty() || !self.tried.contains_key(&(id.0, index)),
                         "the outcome of an own claim is known"
                     );
-                    self.owned.insert((id.0, index), self.word(pool, next));
+                    let owned = Owned { word: self.word(pool, next), first: next };
+                    self.owned.insert((id.0, index), owned);
                     return Ok(Some((index, next)));
                 }
             }
@@ -336,13 +396,12 @@ impl Claims {
         rest: Fresh,
     ) -> Result<(), PoolError> {
         let (id, index) = place(pool, rest.chunk);
-        let word = if rest.next == 0 { 0 } else { REST << 56 | u64::from(rest.next) };
         strict_assert!(
             rest.next < pool.geometry().lines_per_chunk(),
             "a chunk without a rest is given back in part"
         );
         strict_assert!(index < pool.chunks(id), "the rest is of no chunk of the pool");
-        self.give_back(port, id, index, word).await
+        self.give_back(port, id, index, self::rest(rest.next)).await
     }
 
     /// Returns the chunks of claims with an unknown outcome. No claim is in flight any more.
@@ -355,18 +414,18 @@ impl Claims {
     }
 
     /// Returns all chunks of this node to the pool, with their content. The result is the number of
-    /// these chunks. A chunk stays if one of its latch words names a node: that node may still use
-    /// the line, or died as an owner of the line.
+    /// these chunks. A chunk that was a rest is one again. A chunk stays if the latch word of one of
+    /// its lines names a node: that node may still use the line, or died as an owner of the line.
     pub(crate) async fn give_back_all(
         &mut self,
         port: &Port,
         pool: &Pool,
     ) -> Result<u64, PoolError> {
         let mut given = 0;
-        for (node, index) in self.owned.keys().copied().collect::<Vec<_>>() {
+        for ((node, index), owned) in self.owned.clone() {
             let id = MemoryNodeId(node);
-            if is_unlatched(port, pool, id, index).await? {
-                self.give_back(port, id, index, 0).await?;
+            if is_unlatched(port, pool, (id, index), owned.first).await? {
+                self.give_back(port, id, index, rest(owned.first)).await?;
                 given += 1;
             }
         }
@@ -389,7 +448,7 @@ impl Claims {
             word >> 56 != REST || word as u32 > 0,
             "a rest begins behind the first line"
         );
-        let known = self.owned.get(&(id.0, index)).copied().unwrap_or(self.tag);
+        let known = self.known(id.0, index);
         let found = repeatedly(async || port.compare_swap(owner, known, word).await).await?;
         if found != known && self.is_own(found) {
             repeatedly(async || port.compare_swap(owner, found, word).await).await?;
@@ -416,18 +475,23 @@ fn first_free(owner: u64) -> u32 {
     if owner >> 56 == REST { owner as u32 } else { 0 }
 }
 
-/// Whether no latch word of a chunk names a node.
+/// The owner word of a chunk without an owner whose lines from `next` on are free.
+fn rest(next: u32) -> u64 {
+    if next == 0 { 0 } else { REST << 56 | u64::from(next) }
+}
+
+/// Whether the latch words of a chunk's lines from `first` on name no node.
 async fn is_unlatched(
     port: &Port,
     pool: &Pool,
-    id: MemoryNodeId,
-    index: u32,
+    (id, index): (MemoryNodeId, u32),
+    first: u32,
 ) -> Result<bool, PoolError> {
     let geometry = pool.geometry();
     let chunk = geometry.chunk_addr(id, index);
     let lines = geometry.lines_per_chunk();
     strict_assert!(lines > 0, "a chunk has lines");
-    for first in (0..lines).step_by(LATCHES as usize) {
+    for first in (first..lines).step_by(LATCHES as usize) {
         let count = LATCHES.min(lines - first) as usize;
         let words = geometry.latch_addr(geometry.line_addr(chunk, first));
         if port.read_words(words, count).await?.iter().any(|word| *word != 0) {

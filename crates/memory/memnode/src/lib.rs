@@ -99,6 +99,7 @@ mod task_mutex;
 
 pub use allocator::{LineAllocator, free_chunks};
 pub use catalogue::{Catalogue, CatalogueEntry, ObjectKind};
+pub use chunks::ClaimedChunks;
 pub use epoch::{Epoch, EpochGuard, EpochWorker, Epochs};
 pub use error::PoolError;
 pub use geometry::Geometry;

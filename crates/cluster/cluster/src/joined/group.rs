@@ -23,10 +23,11 @@
 
 use std::time::Duration;
 
-use latchwork_membership::{Membership, NodeIncarnation, NodeName, View};
+use latchwork_membership::{MemberState, Membership, NodeIncarnation, NodeName, View, ViewMember};
 use latchwork_runtime::{Clock, Time};
 use latchwork_strict::{strict_assert, strict_assert_eq};
 
+use super::reports::is_free;
 use super::start_patience::{StartPatience, StartWait, listed};
 use crate::JoinError;
 
@@ -134,6 +135,31 @@ impl NodeGroup {
     /// The number of the run. No other group of this cluster has the same number.
     pub fn run(&self) -> u64 {
         self.run
+    }
+
+    /// Whether no node of the run with this number acts any more, by this view: all of them had
+    /// come, and each has left, or is dead and [recovered](is_free). Always false for a run with
+    /// dead nodes in clusters without the setting `survive`.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub fn is_over(&self, run: u64, view: &View) -> Result<bool, JoinError> {
+        let parties = self.membership.fact(&parties_of(run))?;
+        let parties = parties.and_then(|fact| text(&fact).parse::<usize>().ok()).unwrap_or(0);
+        let seats = seats(&self.membership, run, parties)?;
+        let is_gone = |party: &NodeIncarnation| {
+            view.get(party.node).is_some_and(|now| {
+                now.epoch > party.epoch || now.epoch == party.epoch && is_gone(view, now)
+            })
+        };
+        Ok(parties > 0 && seats.len() == parties && seats.iter().all(is_gone))
+    }
+
+    /// Whether the nodes of this group are the only compute nodes of the cluster, by this view: all
+    /// others have left, or are dead and [recovered](is_free).
+    pub fn is_alone(&self, view: &View) -> bool {
+        let mut all = view.members.values().filter(|one| one.node.compute().is_some());
+        all.all(|now| self.parties.contains(&now.party()) || is_gone(view, now))
     }
 
     /// Waits until all nodes of the group have given a value under `name`. Returns the values, by
@@ -255,6 +281,15 @@ impl NodeGroup {
 
     fn word(&self, name: &str) -> String {
         format!("run-{}.{name}", self.run)
+    }
+}
+
+/// Whether a compute node does not act any more, and no trace of it is left.
+fn is_gone(view: &View, node: &ViewMember) -> bool {
+    match node.state {
+        MemberState::Joined => false,
+        MemberState::Left => true,
+        MemberState::Dead => is_free(view, node),
     }
 }
 

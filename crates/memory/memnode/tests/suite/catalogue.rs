@@ -235,6 +235,47 @@ fn of_several_nodes_that_remove_an_object_one_has_removed_it() {
     }
 }
 
+/// The names go with the object that is replaced, also those with objects that came after the copies
+/// of the node that replaces it.
+#[test]
+fn of_several_nodes_that_replace_an_object_one_succeeds_and_removes_the_names() {
+    for seed in 0..20 {
+        let world = World::new(seed, &[1], 3, 1);
+        let pool = world.format();
+        let names = ["run.1", "table.1", "heap.1", "table.2"];
+        let (worker, catalogue) = (world.worker(1), pool.catalogue());
+        let copies = [pool.catalogue(), pool.catalogue(), pool.catalogue()];
+        let copies = world.run(&worker.clone(), async move {
+            let port = &worker.port;
+            for name in names {
+                catalogue.register(port, name, ObjectKind(1), 7).await.unwrap();
+            }
+            for copy in &copies {
+                assert_eq!(copy.list(port).await.unwrap().len(), names.len());
+            }
+            catalogue.remove(port, "heap.1").await.unwrap();
+            catalogue.register(port, "heap.1", ObjectKind(1), 8).await.unwrap();
+            copies
+        });
+        let tasks = (1..=3_u8).zip(copies).map(|(id, copy)| {
+            let worker = world.worker(id);
+            world.worker(id).handle.spawn(async move {
+                worker.pause(Duration::from_micros(5)).await;
+                let goes = |name: &str| name.ends_with(".1") && name != "run.1";
+                copy.replace(&worker.port, "run.1", (7, 100 + u64::from(id)), goes).await.unwrap()
+            })
+        });
+        let won = world.run_all(tasks.collect());
+        let (worker, catalogue) = (world.worker(1), pool.catalogue());
+        let left =
+            world.run(&worker.clone(), async move { catalogue.list(&worker.port).await.unwrap() });
+        let left: Vec<_> = left.into_iter().map(|entry| (entry.name, entry.value)).collect();
+        let winner = won.iter().position(|won| *won).expect("one of them") as u64;
+        assert_eq!(won.iter().filter(|won| **won).count(), 1, "seed {seed}");
+        assert_eq!(left, [("run.1".to_owned(), 101 + winner), ("table.2".to_owned(), 7)]);
+    }
+}
+
 #[test]
 fn damage_is_an_error_and_no_panic() {
     for (word, value) in [(4096, 0), (4096, 49), (4096, u64::MAX), (4112, u64::MAX), (2048, 385)] {

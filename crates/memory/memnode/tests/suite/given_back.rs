@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use latchwork_memnode::{Epochs, PoolError, PoolSettings, free_chunks};
+use latchwork_memnode::{ClaimedChunks, Epochs, PoolError, PoolSettings, free_chunks};
 use latchwork_verbs::{GlobalAddr, MemoryNodeId};
 
 use crate::common::{Node, Worker, World, geometry, node};
@@ -196,6 +196,41 @@ fn chunks_that_are_released_whole_are_used_again_unless_a_node_is_in_them() {
         }
         assert_eq!(given, 6 - u64::from(round >= 3), "two stripes are begun");
     }
+}
+
+/// Bug: a node that returned all of its chunks freed lines of others. Mechanism: one of the chunks
+/// had been the rest of a chunk when the node claimed it. Fix: it is a rest again. When no line is
+/// in use any more, all chunks are freed at once.
+#[test]
+fn a_rest_that_is_released_whole_is_a_rest_again() {
+    let world = World::new(1, &[1], 2, 1);
+    let pool = world.format();
+    let per_chunk = geometry().lines_per_chunk() as usize;
+    let visit = |count: usize, whole: bool| {
+        let (node, worker) = (world.register(1, &pool, QUICK), world.worker(1));
+        world.run(&worker.clone(), async move {
+            let lines = allocate(&node, &worker, count).await;
+            match whole {
+                true => node.lines.give_back_chunks(&worker.port).await.map(drop).unwrap(),
+                false => node.lines.give_back_rests(&worker.port).await.unwrap(),
+            }
+            node.epochs.unregister(&worker.port).await.unwrap();
+            lines
+        })
+    };
+    let kept = visit(5, false);
+    assert_eq!(visit(per_chunk - 5, true), visit(per_chunk - 5, true), "both had the rest");
+    let free = |latched: u64| {
+        let (worker, pool, line) = (world.worker(1), pool.clone(), kept[4]);
+        world.run(&worker.clone(), async move {
+            let word = geometry().latch_addr(line);
+            worker.port.write_word(word, latched).await.unwrap();
+            let claimed = ClaimedChunks::read(&worker.port, &pool).await.unwrap();
+            claimed.free(&worker.port, &pool).await.unwrap()
+        })
+    };
+    assert_eq!((free(1 << 7), free(0)), (0, 1), "a node is in the chunk at first");
+    assert_eq!(visit(per_chunk, true).len(), per_chunk);
 }
 
 /// After a call of `look_again`, a node that found no chunk finds the chunks that other nodes have
