@@ -10,8 +10,8 @@
 //!   run.1 = 18        tpcc.1             lane 1 is run 18's, at the same time
 //! ```
 //!
-//! With `survive`, a run frees at its start the lanes of runs whose nodes are all dead and recovered,
-//! with their names. If it is alone in its cluster then, and no name is left, it also frees all
+//! With `survive`, a run frees at its start the lanes of runs whose nodes are all dead and
+//! recovered, with their names. If it is alone in its cluster then, and no name is left, it also frees all
 //! memory that earlier runs have left. Without `survive` the lane, the names and the memory of a
 //! crashed run stay taken.
 

@@ -235,8 +235,8 @@ fn of_several_nodes_that_remove_an_object_one_has_removed_it() {
     }
 }
 
-/// The names go with the object that is replaced, also those with objects that came after the copies
-/// of the node that replaces it.
+/// The names go with the object that is replaced, also those with objects that came after the
+/// copies of the node that replaces it.
 #[test]
 fn of_several_nodes_that_replace_an_object_one_succeeds_and_removes_the_names() {
     for seed in 0..20 {
