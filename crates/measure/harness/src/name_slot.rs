@@ -11,9 +11,9 @@
 //! ```
 //!
 //! With `survive`, a run frees at its start the lanes of runs whose nodes are all dead and
-//! recovered, with their names. If it is alone in its cluster then, and no name is left, it also frees all
-//! memory that earlier runs have left. Without `survive` the lane, the names and the memory of a
-//! crashed run stay taken.
+//! recovered, with their names. If it is alone in its cluster then, and no name is left, it also
+//! frees all memory that earlier runs have left. Without `survive` the lane, the names and the
+//! memory of a crashed run stay taken.
 
 use std::time::Duration;
 

@@ -276,9 +276,9 @@ impl Catalogue {
     }
 
     /// Replaces the object `old` of a name, as this catalogue has read it, by `new`, and removes
-    /// the objects of all names for which `goes` says so. Returns `false`, and changes nothing, if the
-    /// name has another object by now. Of two nodes that replace an object, one succeeds; `new` is
-    /// no object that another node registers under this name. The caller must ensure what
+    /// the objects of all names for which `goes` says so. Returns `false`, and changes nothing, if
+    /// the name has another object by now. Of two nodes that replace an object, one succeeds; `new`
+    /// is no object that another node registers under this name. The caller must ensure what
     /// [`remove`](Catalogue::remove) asks for.
     ///
     /// # Errors

@@ -415,7 +415,8 @@ impl Claims {
 
     /// Returns all chunks of this node to the pool, with their content. The result is the number of
     /// these chunks. A chunk that was a rest is one again. A chunk stays if the latch word of one
-    /// of its lines names a node: that node may still use the line, or died as an owner of the line.
+    /// of its lines names a node: that node may still use the line, or died as an owner of the
+    /// line.
     pub(crate) async fn give_back_all(
         &mut self,
         port: &Port,
