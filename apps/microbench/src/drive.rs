@@ -17,7 +17,7 @@ use crate::args::Cli;
 use crate::client::{self, Done, Run};
 use crate::figures::Figures;
 use crate::lines::{self, Found, Lines};
-use crate::sample_history::{History, Sample};
+use crate::sample_history::{self, History, Sample};
 use crate::settings::{Settings, allocated, frames};
 
 const MAKE: Title = Title { name: "load", what: "lines" };
@@ -77,6 +77,7 @@ impl Driver for Settings {
         let count = allocated(self.workload.lines(), &self.common.cluster);
         let made = cluster.phase(MAKE, cluster.part_of(count), self, lines::make)?;
         let made = made.into_iter().flatten().map(GlobalAddr::from_bits);
+        cluster.outlive()?;
         let count = self.workload.lines();
         let lines = Arc::new(Lines { settings: self.clone(), all: lines::spread(made, count) });
         let begin = cluster.begin(false)?;
@@ -87,13 +88,23 @@ impl Driver for Settings {
         let mut ran = cluster.measure(&run, None, client::run)?;
         let went = cluster.all_went(run.course.went())?;
         let mut found = Found::default();
-        let inspected = cluster.phase(CHECK, cluster.part_of(count), &lines, lines::inspect)?;
+        let inspected = cluster.with_living(|workers| {
+            cluster.phase(CHECK, cluster.part_of(count), &lines, move |lines, phase, member| {
+                lines::inspect(lines, phase, workers.place(&member), member)
+            })
+        })?;
         inspected.into_iter().for_each(|part| found.merge(part));
-        outcome.checks = judge(self, &ran.done, &found);
-        let mut history = History::default();
-        ran.done.iter_mut().for_each(|done| history.merge(std::mem::take(&mut done.history)));
         let ends = cluster.share(run.sample.until())?;
         ends.into_iter().for_each(|until| run.sample.ends(until));
+        // The compute nodes of processes have the indexes of the processes.
+        let dead = cluster.dead();
+        outcome.checks = judge(self, &ran.done, &found, &dead);
+        let mut history = History::default();
+        let living = ran.done.iter_mut().filter(|done| !dead.contains(&done.node));
+        living.for_each(|done| history.merge(std::mem::take(&mut done.history)));
+        if !dead.is_empty() {
+            sample_history::allow_unknown_writes(&mut history);
+        }
         // Buffered writes are not linearizable. Times of different clocks cannot be compared.
         if !self.relaxed.consistency.buffers() && cluster.has_one_clock() {
             let judged = run.sample.judge(&history);
@@ -160,7 +171,9 @@ impl Driver for Settings {
     }
 }
 
-fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<RunCheck> {
+/// Compares the items with what the workers wrote. A node that died after it had told its results
+/// may have lost its last writes, so all that the `dead` wrote counts as unknown.
+fn judge(settings: &Settings, done: &[Done], found: &Found, dead: &[usize]) -> Vec<RunCheck> {
     let looked_at: u64 = found.items + done.iter().map(|done| done.looked_at).sum::<u64>();
     let garbage = done.iter().find_map(|done| done.garbage.as_ref()).or(found.first.as_ref());
     let contents = match garbage {
@@ -169,15 +182,22 @@ fn judge(settings: &Settings, done: &[Done], found: &Found) -> Vec<RunCheck> {
         }
         Some(place) => RunCheck::new("contents", false, format!("{place} is as no writer left it")),
     };
-    let written: u64 = done.iter().flat_map(|done| &done.writes).map(|(_, count)| count).sum();
+    let writes = || {
+        let living = done.iter().filter(|done| !dead.contains(&done.node));
+        living.flat_map(|done| &done.writes)
+    };
+    let written: u64 = writes().map(|(_, count)| count).sum();
     let writes = match settings.workload.config().writes {
-        WriteKind::Locked => RunCheck::new(
-            "writes",
-            found.stamps == written,
-            format!("{written} writes, and the items say {}", found.stamps),
-        ),
+        WriteKind::Locked => {
+            let (good, other) = match dead.is_empty() {
+                true => (found.stamps == written, ""),
+                false => (found.stamps >= written, ", with those of dead nodes"),
+            };
+            let detail = format!("{written} writes, and the items say {}{other}", found.stamps);
+            RunCheck::new("writes", good, detail)
+        }
         WriteKind::Blind => {
-            let ahead = done.iter().flat_map(|done| &done.writes).find(|(client, count)| {
+            let ahead = writes().find(|(client, count)| {
                 found.last_of.get(*client).is_some_and(|last| last > count)
             });
             let detail = match ahead {

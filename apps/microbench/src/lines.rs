@@ -42,10 +42,10 @@ pub(crate) struct Lines {
     pub(crate) all: Vec<GlobalAddr>,
 }
 
-/// The numbers of `0..count` in the share of a worker.
-fn share(count: u64, settings: &Settings, member: &Member) -> std::ops::Range<u64> {
-    let part = |index: usize| count * index as u64 / settings.common.workers() as u64;
-    part(member.index)..part(member.index + 1)
+/// The numbers of `0..count` in the share of a worker, by its place among so many workers.
+fn share(count: u64, (index, workers): (usize, usize)) -> std::ops::Range<u64> {
+    let part = |index: usize| count * index as u64 / workers as u64;
+    part(index)..part(index + 1)
 }
 
 /// Allocates one worker's share of the lines, and fills their items with the first stamp. Returns
@@ -58,7 +58,7 @@ pub(crate) async fn make(
     let (memory, place) = (&member.memory, Place::of(&settings));
     let count = allocated(settings.workload.lines(), &settings.common.cluster);
     let mut lines = Vec::new();
-    for _ in share(count, &settings, &member) {
+    for _ in share(count, (member.index, settings.common.workers())) {
         if phase.stopped() {
             // The phase reports why some lines are missing.
             break;
@@ -129,10 +129,11 @@ impl Found {
     }
 }
 
-/// Reads one worker's share of the lines.
+/// Reads one worker's share of the lines, by its place among those that read.
 pub(crate) async fn inspect(
     lines: Arc<Lines>,
     phase: Arc<PhaseProgress>,
+    of: (usize, usize),
     member: Member,
 ) -> Result<Found, AppError> {
     let Lines { settings, all } = &*lines;
@@ -144,7 +145,7 @@ pub(crate) async fn inspect(
     };
     let mut found = Found { last_of: vec![0; clients], ..Found::default() };
     let mut stamps = Vec::new();
-    for at in share(all.len() as u64, settings, &member) {
+    for at in share(all.len() as u64, of) {
         member.handle.coop().await;
         if phase.stopped() {
             break;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use latchwork_cluster::Member;
+use latchwork_engine::Counters;
 use latchwork_files::Output;
 use latchwork_harness::driver::{self, Common, Driver, Figures, Outcome};
 use latchwork_harness::outcome::{RunCheck, print_result};
@@ -102,6 +103,7 @@ impl Driver for Settings {
             Task::Load { .. } => {}
             Task::Query(query) => answers = self.query(query, cluster, outcome)?,
             Task::Bench(settings) => {
+                cluster.outlive()?;
                 bench::bench(settings, self, cluster, outcome)?;
                 expected = None;
             }
@@ -127,7 +129,10 @@ impl Driver for Settings {
         let csv = query.and_then(|query| query.csv.as_ref());
         // A document or answers on standard output replace the lines.
         let taken = [json, csv, svg].into_iter().flatten().find(|output| output.is_stdout());
-        let table = |out: &mut dyn Write| self.table(outcome, found, out);
+        let table = |out: &mut dyn Write| {
+            self.table(outcome, found, out)?;
+            outcome.write_deaths(out)
+        };
         let mut told = print_result(table, |out| self.lines(outcome, found, out), taken);
         let mut add = |output: Option<&Output>, text: &dyn Fn() -> Option<String>| {
             let text = output.and_then(|output| Some((output, text()?)));
@@ -203,11 +208,23 @@ impl Settings {
         };
         let (settings, query, time) = (self.clone(), query.clone(), cluster.loop_time());
         let ask = Arc::new(Ask { settings, query, answers: Answers::default(), time });
+        cluster.outlive()?;
         let begin = cluster.now();
-        let asked = cluster.phase(ASK, cluster.part_of(questions as u64), &ask, query::ask)?;
+        let extent = cluster.part_of(questions as u64);
+        let (asked, answers) = cluster.with_living(|workers| {
+            ask.answers.clear();
+            let asked = cluster.phase(ASK, extent, &ask, move |ask, phase, member| {
+                query::ask(ask, phase, workers.place(&member), member)
+            })?;
+            Ok((asked, ask.answers.gather(cluster)?))
+        })?;
+        // Those of a dead node are 0.
         let counters = cluster.counters()?.into_iter().zip(before);
-        outcome.counters = counters.map(|(after, before)| after - before).collect();
-        let answers = ask.answers.gather(cluster)?;
+        outcome.counters = counters
+            .map(
+                |(after, before)| if after == Counters::default() { after } else { after - before },
+            )
+            .collect();
         let (mut latencies, mut contents) = (Latencies::new(), Contents::default());
         let ends: Vec<Time> = asked.iter().map(|worker| worker.end).collect();
         for worker in asked {
@@ -229,10 +246,13 @@ impl Settings {
         cluster: &RunCluster,
         expected: Option<u64>,
     ) -> Result<(RTreeStatistics, RunCheck, Option<Levels>), AppError> {
-        let draws = self.svg.is_some() && cluster.is_first();
         let extent = Extent::Operations(expected.unwrap_or(0));
-        let ends = cluster
-            .phase(CHECK, extent, self, move |settings, _, member| look(settings, draws, member))?;
+        let ends = cluster.with_living(|workers| {
+            let draws = self.svg.is_some() && cluster.is_first();
+            cluster.phase(CHECK, extent, self, move |settings, _, member| {
+                look(settings, draws, workers.place(&member).0, member)
+            })
+        })?;
         let (end, levels) = ends.into_iter().next().ok_or_else(AppError::lost)?;
         let tree = RTreeStatistics {
             entries: end.entries,
@@ -265,9 +285,10 @@ impl Settings {
 async fn look(
     settings: Arc<Settings>,
     draws: bool,
+    worker: usize,
     member: Member,
 ) -> Result<(TreeEnd, Option<Levels>), AppError> {
-    if member.index > 0 {
+    if worker > 0 {
         return Ok((TreeEnd::default(), None));
     }
     let index = index::open(&settings, &member, &settings.trees[0]).await?;

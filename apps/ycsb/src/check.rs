@@ -64,33 +64,6 @@ impl Expected {
     }
 }
 
-/// What the workers of a check share.
-pub(crate) struct Checking {
-    settings: Arc<Settings>,
-    /// The workers of all processes before this one that have died.
-    gone_before: usize,
-    /// Workers of all living processes.
-    workers: usize,
-}
-
-impl Checking {
-    /// The check of one process, by its index and the number of processes. `living` are the
-    /// processes that live, this one included.
-    pub(crate) fn new(
-        settings: &Arc<Settings>,
-        (process, of): (usize, usize),
-        living: &[usize],
-    ) -> Checking {
-        let each = settings.common.workers() / of;
-        let before = living.iter().filter(|other| **other < process).count();
-        Checking {
-            settings: settings.clone(),
-            gone_before: (process - before) * each,
-            workers: living.len() * each,
-        }
-    }
-}
-
 /// What one worker found in its part of the table.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Found {
@@ -104,17 +77,18 @@ pub(crate) struct Found {
     tree: Option<Result<IndexStatistics, String>>,
 }
 
-/// Checks one worker's parts of the table; the first worker also walks the index.
+/// Checks one worker's parts of the table, by its place among those that check; the first worker
+/// also walks the index.
 pub(crate) async fn check<I: TableIndex>(
-    checking: Arc<Checking>,
+    settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
+    (first, workers): (usize, usize),
     member: Member,
 ) -> Result<Found, AppError> {
-    let (settings, first) = (&checking.settings, member.index - checking.gone_before);
-    let index = I::open(settings, &member).await?;
+    let index = I::open(&settings, &member).await?;
     let mut found = Found::default();
     let cuts = settings.workload.keys.cuts();
-    for part in (first..cuts.len()).step_by(checking.workers) {
+    for part in (first..cuts.len()).step_by(workers) {
         let (from, end) = (cuts[part].as_slice(), cuts.get(part + 1));
         let from = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
         let visit = |key: &[u8], record: &[u8]| {
@@ -122,7 +96,7 @@ pub(crate) async fn check<I: TableIndex>(
                 return ControlFlow::Break(());
             }
             phase.count(member.index);
-            found.record(settings, key, record);
+            found.record(&settings, key, record);
             ControlFlow::Continue(())
         };
         let scanned = index.scan_up(from, usize::MAX, visit).await;

@@ -20,7 +20,7 @@ use latchwork_workload::ycsb::InsertCounter;
 use serde_json::Value;
 
 use crate::args::{Cli, Command, LoadBy};
-use crate::check::{self, Checking, Expected, Found};
+use crate::check::{self, Expected, Found};
 use crate::index::{TableIndex, TableSettings};
 use crate::load::{self, Loaded};
 use crate::run::{self, Plan, Run, Wrote};
@@ -34,6 +34,7 @@ const CHECK: Title = Title { name: "check", what: "records" };
 
 impl Driver for Settings {
     const NAME: &'static str = "ycsb";
+    const REPLACES: bool = true;
     type Cli = Cli;
     /// The number of events of the world during the run, and the real time of the run.
     type Found = Option<(u64, Duration)>;
@@ -151,8 +152,7 @@ fn phases<I: TableIndex>(
             after.zip(before).map(|(after, before)| (after - before, clock.now() - Time::ZERO));
     }
     let found = check::<I>(settings, cluster, &expected)?;
-    let living = cluster.living();
-    let dead: Vec<_> = (0..cluster.process().1).filter(|it| !living.contains(it)).collect();
+    let dead = cluster.dead();
     if let Some(wrote) = wrote {
         // The compute nodes of processes have the indexes of the processes.
         let is_partial = !dead.is_empty() || cluster.replaces().is_some();
@@ -163,24 +163,20 @@ fn phases<I: TableIndex>(
     Ok(in_world)
 }
 
-/// Checks the table. When a process dies in the meantime, its part is not checked. So the others
-/// check all again.
 fn check<I: TableIndex>(
     settings: &Arc<Settings>,
     cluster: &RunCluster,
     expected: &Expected,
 ) -> Result<Found, AppError> {
-    loop {
-        let living = cluster.living();
-        let checking = Arc::new(Checking::new(settings, cluster.process(), &living));
-        let extent = cluster.part_of(expected.records);
-        let workers: Vec<Found> = cluster.phase(CHECK, extent, &checking, check::check::<I>)?;
-        if cluster.living() == living {
-            let mut found = Found::default();
-            workers.into_iter().for_each(|worker| found.merge(worker));
-            return Ok(found);
-        }
-    }
+    let extent = cluster.part_of(expected.records);
+    let workers = cluster.with_living(|workers| {
+        cluster.phase(CHECK, extent, settings, move |settings, phase, member| {
+            check::check::<I>(settings, phase, workers.place(&member), member)
+        })
+    })?;
+    let mut found = Found::default();
+    workers.into_iter().for_each(|worker| found.merge(worker));
+    Ok(found)
 }
 
 fn load<I: TableIndex>(

@@ -7,6 +7,7 @@ use latchwork_cluster::Member;
 use latchwork_harness::outcome::RunCheck;
 use latchwork_harness::{AppError, PhaseProgress};
 use latchwork_rtree::Entry;
+use latchwork_workload::spatial::ObjectStream;
 use serde::{Deserialize, Serialize};
 
 use super::client::Done;
@@ -18,8 +19,8 @@ use crate::settings::Settings;
 /// The entries that a scan found.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Scanned {
-    entries: u64,
-    digest: u64,
+    /// The objects of each compute node: their number, and the sum of their hashes.
+    objects: Vec<(u64, u64)>,
     contents: Contents,
 }
 
@@ -27,16 +28,22 @@ pub(crate) struct Scanned {
 pub(crate) async fn scan(
     settings: Arc<Settings>,
     phase: Arc<PhaseProgress>,
+    worker: usize,
     member: Member,
 ) -> Result<Scanned, AppError> {
-    let mut scanned = Scanned::default();
-    if member.index > 0 {
+    let nodes = settings.common.cluster.compute_nodes as u64;
+    let (mut scanned, clients) = (Scanned::default(), settings.clients());
+    scanned.objects.resize(nodes as usize, (0, 0));
+    if worker > 0 {
         return Ok(scanned);
     }
     let index = index::open(&settings, &member, &settings.trees[0]).await?;
     let visit = |entry: Entry<'_, 2>| {
-        scanned.entries += 1;
-        scanned.digest = scanned.digest.wrapping_add(digest::of_entry(entry.id, &entry.rect));
+        // All nodes have as many clients.
+        let node = ObjectStream::client_of(entry.id, clients) * nodes / clients;
+        let (entries, digest) = &mut scanned.objects[node as usize];
+        *entries += 1;
+        *digest = digest.wrapping_add(digest::of_entry(entry.id, &entry.rect));
         scanned.contents.check(&entry.rect, entry.id, entry.payload);
         phase.count(0);
         ControlFlow::Continue(())
@@ -46,19 +53,22 @@ pub(crate) async fn scan(
     Ok(scanned)
 }
 
-/// Compares the tree with what the clients know of their objects.
-pub(crate) fn judge(done: &[Done], scanned: &[Scanned]) -> Vec<RunCheck> {
+/// Compares the tree with what the clients know of their objects. Those of the `dead` nodes may be
+/// in any state.
+pub(crate) fn judge(done: &[Done], scanned: &[Scanned], dead: &[usize]) -> Vec<RunCheck> {
     let failed: u64 = done.iter().map(|done| done.latencies.failed()).sum();
     let detail = match failed {
         0 => "every operation did what it should".to_owned(),
         failed => format!("{failed} operations failed"),
     };
     let operations = RunCheck::new("operations", failed == 0, detail);
-    let objects: u64 = done.iter().map(|done| done.objects.0).sum();
-    let sum = |digests: &mut dyn Iterator<Item = u64>| digests.fold(0, u64::wrapping_add);
-    let expected = sum(&mut done.iter().map(|done| done.objects.1));
-    let entries: u64 = scanned.iter().map(|one| one.entries).sum();
-    let found = sum(&mut scanned.iter().map(|one| one.digest));
+    let sum = |all: &mut dyn Iterator<Item = (usize, (u64, u64))>| {
+        let living = all.filter(|(node, _)| !dead.contains(node));
+        living.fold((0, 0u64), |all, (_, one)| (all.0 + one.0, all.1.wrapping_add(one.1)))
+    };
+    let (objects, expected) = sum(&mut done.iter().map(|done| (done.node, done.objects)));
+    let mut of_nodes = scanned.iter().flat_map(|one| one.objects.iter().copied().enumerate());
+    let (entries, found) = sum(&mut of_nodes);
     let detail = match (entries == objects, expected == found) {
         (false, _) => format!("{entries} entries, and the clients have {objects} objects"),
         (true, false) => {
@@ -81,29 +91,45 @@ mod tests {
 
     use super::*;
 
-    fn done(objects: (u64, u64)) -> Done {
+    fn done(node: usize, objects: (u64, u64)) -> Done {
         let (latencies, contents) = (Latencies::new(), Contents::default());
-        Done { node: 0, latencies, contents, found: 0, objects, end: Time::ZERO }
+        Done { node, latencies, contents, found: 0, objects, end: Time::ZERO }
     }
 
     fn failed(done: &[Done], scanned: Scanned) -> Vec<&'static str> {
-        let checks = judge(done, &[scanned]).into_iter();
+        let checks = judge(done, &[scanned], &[]).into_iter();
         checks.filter(|check| !check.is_good()).map(|check| check.name).collect()
     }
 
     #[test]
     fn each_fault_fails_its_check() {
-        let scanned = |entries, digest| Scanned { entries, digest, ..Scanned::default() };
-        let clients = [done((3, 70)), done((2, 7))];
+        let scanned =
+            |entries, digest| Scanned { objects: vec![(entries, digest)], ..Scanned::default() };
+        let clients = [done(0, (3, 70)), done(1, (2, 7))];
         assert!(failed(&clients, scanned(5, 77)).is_empty());
         assert_eq!(failed(&clients, scanned(4, 77)), ["objects"]);
         assert_eq!(failed(&clients, scanned(5, 78)), ["objects"]);
-        let mut lost = done((5, 77));
+        let mut lost = done(0, (5, 77));
         lost.latencies.record_failure(SpatialKind::Move, OperationFailure::NotFound);
         assert_eq!(failed(&[lost], scanned(5, 77)), ["operations"]);
         let mut torn = scanned(5, 77);
         let point = Area::point([1.0, 2.0]).expect("a point");
         torn.contents.check(&point, 1, &[0; 8]);
         assert_eq!(failed(&clients, torn), ["contents"]);
+    }
+
+    #[test]
+    fn objects_of_dead_nodes_may_be_anywhere() {
+        let scanned = |of_nodes: &[(u64, u64)]| {
+            [Scanned { objects: of_nodes.to_vec(), ..Scanned::default() }]
+        };
+        let is_good = |scanned: &[Scanned], dead: &[usize]| {
+            judge(&[done(0, (3, 70)), done(2, (2, 7))], scanned, dead).iter().all(RunCheck::is_good)
+        };
+        assert!(is_good(&scanned(&[(3, 70), (9, 5), (2, 7)]), &[1]));
+        assert!(is_good(&scanned(&[(3, 70), (9, 5), (1, 6)]), &[1, 2]), "it died later");
+        assert!(!is_good(&scanned(&[(3, 70), (9, 5), (2, 7)]), &[]));
+        assert!(!is_good(&scanned(&[(2, 70), (9, 5), (2, 7)]), &[1]));
+        assert!(!is_good(&scanned(&[(3, 70), (9, 5), (2, 8)]), &[1]));
     }
 }

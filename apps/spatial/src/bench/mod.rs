@@ -35,7 +35,16 @@ pub(crate) fn bench(
     let ran = cluster.measure(&run, None, client::run)?;
     let went = cluster.all_went(run.course.went())?;
     let objects = ran.done.iter().map(|done| done.objects.0).sum();
-    let scanned = cluster.phase(CHECK, Extent::Operations(objects), settings, check::scan)?;
+    let scanned = cluster.with_living(|workers| {
+        cluster.phase(
+            CHECK,
+            Extent::Operations(objects),
+            settings,
+            move |settings, phase, member| {
+                check::scan(settings, phase, workers.place(&member).0, member)
+            },
+        )
+    })?;
     let mut latencies = Latencies::new();
     let mut node_ops = vec![0; settings.common.cluster.compute_nodes];
     for worker in &ran.done {
@@ -49,7 +58,7 @@ pub(crate) fn bench(
     let windows = latencies.iter().find(|kind| kind.name == "WINDOW");
     let windows = windows.map_or(0, |kind| kind.ok).max(1);
     outcome.measures.push(("found_per_window", found as f64 / windows as f64));
-    outcome.checks = check::judge(&ran.done, &scanned);
+    outcome.checks = check::judge(&ran.done, &scanned, &cluster.dead());
     outcome.counters = went.counters;
     outcome.run = Some(ran.complete(Figures { latencies, node_ops, ..figures }, None));
     Ok(())

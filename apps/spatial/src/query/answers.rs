@@ -36,6 +36,11 @@ impl Answers {
         all.len() <= ANSWERS_MAX
     }
 
+    /// Removes all answers.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// The answers of all processes, in the order of questions, then distances, then rows. All
     /// processes call this method.
     ///

@@ -50,10 +50,11 @@ struct Asker {
     asked: RefCell<Asked>,
 }
 
-/// Answers one worker's share of the questions.
+/// Answers one worker's share of the questions, by its place among those that answer.
 pub(crate) async fn ask(
     ask: Arc<Ask>,
     phase: Arc<PhaseProgress>,
+    (first, workers): (usize, usize),
     member: Member,
 ) -> Result<Asked, AppError> {
     let Ask { settings, query, .. } = &*ask;
@@ -62,15 +63,14 @@ pub(crate) async fn ask(
     let handle = member.handle.clone();
     let asked =
         Asked { latencies: Latencies::new(), contents: Contents::default(), end: handle.now() };
-    let workers = settings.common.workers();
     if query.kind == QueryKind::Join {
         let other = index::open(settings, &member, other).await?;
-        return join(&ask, &phase, (&index, &other), (member.index, workers), asked).await;
+        return join(&ask, &phase, (&index, &other), (first, workers), asked).await;
     }
     let inflight = settings.common.cluster.inflight;
     let asker = Rc::new(Asker {
         places: query.places(),
-        next: Cell::new(member.index),
+        next: Cell::new(first),
         member: member.index,
         workers,
         asked: RefCell::new(asked),

@@ -1,9 +1,10 @@
 //! The program as the compute nodes of a cluster of processes: all load and answer together, and
 //! one process prints the result.
 
+use std::thread;
 use std::time::Duration;
 
-use latchwork_processes::{Memory, one_document};
+use latchwork_processes::{Memory, document_of_survivors, one_document};
 use serde_json::Value;
 
 use crate::SPATIAL;
@@ -69,4 +70,39 @@ fn processes_with_different_files_say_so() {
         );
     }
     memory.end();
+}
+
+/// The others go on without the process that was killed, be it the one that shows the results.
+#[test]
+fn a_benchmark_outlives_its_processes_and_objects_of_the_others_are_where_they_know_them() {
+    for killed in [2, 0] {
+        let memory = Memory::start(2, 64 << 20);
+        let flags =
+            "bench --entries 600 --time 4 --gcl-size 1024 --threads 1 --cache-mb 8 --set step=0.1";
+        let mut program = memory.start_outliving(SPATIAL.0, 3, flags, LIMIT);
+        thread::park_timeout(Duration::from_secs(1));
+        program.kill(killed);
+        let ended = program.wait(LIMIT);
+        let document = document_of_survivors(&ended, &[killed]);
+        assert!(document["ops"].as_u64() > Some(0), "{document}");
+        assert!(ended.iter().any(|process| process.err.contains("\ndeath  C")), "{ended:?}");
+    }
+}
+
+/// The others answer what the process that was killed would have answered.
+#[test]
+fn a_query_outlives_its_processes_and_has_all_answers() {
+    let files = Files::new(500, 8_000);
+    let (places, boxes) = (files.places_csv(), files.boxes_csv());
+    let flags = format!(
+        "query nearest {boxes} --data {places} -k 3 --great-circle --gcl-size 1024 --threads 1 --cache-mb 8"
+    );
+    let alone = document(&format!("{flags} --compute-nodes 1"));
+    let memory = Memory::start(2, 64 << 20);
+    let mut program = memory.start_outliving(SPATIAL.0, 3, &flags, LIMIT);
+    program.kill(1);
+    let together = document_of_survivors(&program.wait(LIMIT), &[1]);
+    for name in ["answers", "answers_digest", "entries"] {
+        assert_eq!(measure(&together, name), measure(&alone, name), "{name}");
+    }
 }

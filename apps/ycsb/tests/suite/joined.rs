@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use latchwork_processes::{Memory, one_document};
+use latchwork_processes::{Memory, OUTLIVING, document_of_survivors, one_document};
 use serde_json::Value;
 
 use crate::YCSB;
@@ -74,47 +74,20 @@ fn the_others_end_with_the_name_of_the_node_that_was_killed() {
 fn a_run_outlives_its_processes_and_its_document_names_them() {
     for (killed, workload) in [(vec![2], "a"), (vec![0, 2], "f")] {
         let memory = Memory::start(2, 64 << 20);
-        let flags = format!(
-            "check -w {workload} -p recordcount=1000 --time 15 --threads 1 --cache-mb 8 \
-             --set survive=on --set clean-interval=100ms --set member-lease=5 --set deadline=60s"
-        );
-        // The first process is the one that shows the results.
-        let of_each = [1, 2, 3, 4].map(|id| format!("{flags} --set node-id={id}"));
-        let mut program = memory.start_unlike(YCSB.0, &of_each.each_ref().map(String::as_str));
+        let flags =
+            format!("check -w {workload} -p recordcount=1000 --time 15 --threads 1 --cache-mb 8");
+        let mut program = memory.start_outliving(YCSB.0, 4, &flags, LIMIT);
         program.wait_for_line_that("run: ", |line| !line.contains(" %, 0 "), LIMIT);
         killed.iter().for_each(|process| program.kill(*process));
         // Another process works along under the same id.
-        let flags = format!("{flags} --time 2 --set node-id=3 --set replaces=on");
+        let flags = format!("{flags} {OUTLIVING} --time 2 --set node-id=3 --set replaces=on");
         let instead = memory.start_program(YCSB.0, 1, &flags).wait(LIMIT).remove(0);
         assert_eq!(instead.status, Some(0), "{}", instead.err);
         let document: Value = serde_json::from_str(one_document(&[instead])).expect("a document");
         assert!(document["ops"].as_u64() > Some(0), "{document}");
-        let ended = program.wait(LIMIT);
-        let of_killed: Vec<_> = killed.iter().map(|process| ended[*process].status).collect();
-        assert_eq!(of_killed, vec![None; killed.len()]);
-        let survivors = ended.iter().enumerate().filter(|(at, _)| !killed.contains(at));
-        let survivors: Vec<_> = survivors.map(|(_, process)| process).collect();
-        for process in &survivors {
-            assert_eq!(process.status, Some(0), "{}", process.err);
-        }
-        let documents: Vec<_> = survivors.iter().filter_map(|it| it.document.as_ref()).collect();
-        let [document] = documents[..] else { panic!("{} documents", documents.len()) };
-        let document: Value = serde_json::from_str(document).expect("a document");
-        let checks = document["checks"].as_object().expect("checks");
-        assert!(checks.len() >= 5 && checks.values().all(|check| check == "ok"), "{checks:?}");
-        assert_eq!(document["failures"], Value::Null, "no access of a survivor fails");
-        let dead = document["dead"].as_array().expect("the dead");
-        assert_eq!(dead.len(), killed.len(), "{dead:?}");
-        let recoveries = document["recoveries"].as_array().expect("recoveries");
-        for node in dead {
-            let of_node = recoveries.iter().find(|recovery| recovery["node"] == *node);
-            let recovery = of_node.expect("it is recovered");
-            let steps = ["fenced_ms", "claimed_ms", "swept_ms"].map(|step| recovery[step].as_f64());
-            assert!(steps.iter().all(Option::is_some) && steps.is_sorted(), "{recovery}");
-            let lines = ["lines_released", "lines_reverted"].map(|count| recovery[count].as_u64());
-            let [Some(released), Some(reverted)] = lines else { panic!("no counts: {recovery}") };
-            assert!(released > 0 && reverted <= released, "{recovery}");
-        }
+        let document = document_of_survivors(&program.wait(LIMIT), &killed);
+        assert!(document["checks"].as_object().is_some_and(|checks| checks.len() >= 5));
+        assert_eq!(document["config"]["settings"]["survive"], "on", "with processes");
     }
 }
 

@@ -41,6 +41,21 @@ pub enum RunCluster {
     Joined(Box<Shared>),
 }
 
+/// The workers of all living processes.
+#[derive(Clone, Copy, Debug)]
+pub struct LivingWorkers {
+    /// The workers of dead processes before this one.
+    gone_before: usize,
+    count: usize,
+}
+
+impl LivingWorkers {
+    /// The place of a worker among the workers of all living processes, from 0, and their number.
+    pub fn place(&self, member: &Member) -> (usize, usize) {
+        (member.index - self.gone_before, self.count)
+    }
+}
+
 impl RunCluster {
     /// Starts the cluster. A process that joins a cluster waits until all nodes have joined.
     ///
@@ -216,6 +231,34 @@ impl RunCluster {
         }
     }
 
+    /// The indexes of the other processes: those that have died.
+    pub fn dead(&self) -> Vec<usize> {
+        let living = self.living();
+        (0..self.process().1).filter(|process| !living.contains(process)).collect()
+    }
+
+    /// Runs a step that the workers of all living processes share. When a process dies in the
+    /// meantime, its part is missing, so the others do the step again. All processes call this
+    /// method.
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub fn with_living<T>(
+        &self,
+        mut step: impl FnMut(LivingWorkers) -> Result<T, AppError>,
+    ) -> Result<T, AppError> {
+        loop {
+            let (living, (process, of)) = (self.living(), self.process());
+            let each = self.workers() / of;
+            let before = living.iter().filter(|other| **other < process).count();
+            let gone_before = (process - before) * each;
+            let done = step(LivingWorkers { gone_before, count: living.len() * each })?;
+            if self.living() == living {
+                return Ok(done);
+            }
+        }
+    }
+
     /// From now on the run goes on when other processes die, if the nodes recover the lines of dead
     /// nodes: with the setting `survive`, and a `clean-interval`. The results of dead processes are
     /// missing in all exchanges. All processes call this when the data are loaded. They wait until
@@ -264,14 +307,22 @@ impl RunCluster {
         Extent::Operations(self.share_of(all))
     }
 
-    /// The outcome of a run on all processes, from the outcome on this process. All processes call
-    /// this method.
+    /// The outcome of a run on all processes, from the outcome on this process. The counters of a
+    /// dead process are 0. All processes call this method.
     ///
     /// # Errors
     /// The error that ended the run, on any process; when another process died or left.
     pub fn all_went(&self, went: Result<Went, AppError>) -> Result<Went, AppError> {
-        let all = self.all(went)?;
-        let together = all.into_iter().reduce(Went::beside);
+        let RunCluster::Joined(shared) = self else { return went };
+        let all = shared.gather_each(went.map(|went| vec![went]))?.into_iter();
+        // A process of a cluster has one compute node.
+        let counters = |one: &Option<Vec<Went>>| match one.iter().flatten().next() {
+            Some(went) => went.counters.clone(),
+            None => vec![Counters::default()],
+        };
+        let (counters, all): (Vec<_>, Vec<_>) = all.map(|one| (counters(&one), one)).unzip();
+        let together = all.into_iter().flatten().flatten().reduce(Went::beside);
+        let together = together.map(|went| Went { counters: counters.concat(), ..went });
         together.ok_or_else(|| AppError::Failed("the run went nowhere".to_owned()))
     }
 

@@ -79,7 +79,7 @@ pub mod stop;
 mod waiting;
 mod watch;
 
-pub use cluster::RunCluster;
+pub use cluster::{LivingWorkers, RunCluster};
 pub use cores::Cores;
 pub use course::{Course, Plan, RunPart, Share, Warmup, Went};
 pub use error::{AppError, FlagError};

@@ -208,6 +208,7 @@ impl Shared {
         // Relaxed: the flag orders no other memory.
         self.outlives.store(true, Ordering::Relaxed);
         self.watch.outlive();
+        tracing::info!("the run outlives its processes from now on");
     }
 
     /// The lane of the run of other processes in which this process works along.

@@ -42,8 +42,8 @@ mod terminal;
 mod tested;
 
 pub use dispositions::command;
-pub use memory::Memory;
-pub use program::{Ended, Program, one_document};
+pub use memory::{Memory, OUTLIVING};
+pub use program::{Ended, Program, document_of_survivors, one_document};
 pub use running::Running;
 pub use terminal::{shown, too_wide};
 pub use tested::Tested;

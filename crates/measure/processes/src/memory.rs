@@ -25,6 +25,10 @@ const LEASE: &str = "60";
 /// error output.
 const LOG: &str = "latchwork_membership=error,latchwork_verbs_tcp=error,warn";
 
+/// Settings of runs that outlive their processes: short leases and intervals, and a deadline that
+/// is longer than both.
+pub const OUTLIVING: &str = "--set clean-interval=100ms --set member-lease=5 --set deadline=60s";
+
 /// How long a memory node waits for compute nodes to leave at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -159,6 +163,33 @@ impl Memory {
         };
         let all: Vec<_> = flags.iter().map(with).collect();
         Program::start(path, &all, self.directory.path())
+    }
+
+    /// As [`start_program`](Memory::start_program), for a run that outlives its processes. Process
+    /// `i` has the id `i + 1`, so the first one shows the results while it lives. When this method
+    /// returns, the data are loaded, and processes may be killed.
+    ///
+    /// # Panics
+    /// Also when the run does not begin within `limit`.
+    pub fn start_outliving(
+        &self,
+        path: &str,
+        nodes: usize,
+        flags: &str,
+        limit: Duration,
+    ) -> Program {
+        let flags = (1..=nodes).map(|id| {
+            format!("{OUTLIVING} --log latchwork_harness=info,{LOG} --set node-id={id} {flags}")
+        });
+        let flags: Vec<String> = flags.collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut program = self.start_unlike(path, &flags);
+        // Each process says so once.
+        for _ in 0..nodes {
+            let is_it = |line: &str| line.contains("the run outlives its processes");
+            program.wait_for_line_that("", is_it, limit);
+        }
+        program
     }
 
     /// The dead nodes in the view of the first memory node: the nodes that ended without a graceful

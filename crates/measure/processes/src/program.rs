@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use latchwork_runtime::Clock;
 use latchwork_runtime::sync::{AtomicU32, Ordering};
+use serde_json::Value;
 
 use crate::command;
 
@@ -226,5 +227,38 @@ pub fn one_document(processes: &[Ended]) -> &str {
     let (document, teller) = tellers.next().expect("one tells");
     assert!(tellers.next().is_none(), "one tells");
     assert!(teller.out.contains("[CHECK], ") && !teller.out.contains("FAILED"), "{}", teller.out);
+    document
+}
+
+/// The document of a run that has outlived the `killed` of its processes, by index. The others
+/// ended with status 0, one of them wrote the document, and all checks and accesses are good. The
+/// document names the dead, with the recovery from each death.
+///
+/// # Panics
+/// When the run was different.
+pub fn document_of_survivors(processes: &[Ended], killed: &[usize]) -> Value {
+    let mut documents = Vec::new();
+    for (at, process) in processes.iter().enumerate() {
+        let status = if killed.contains(&at) { None } else { Some(0) };
+        assert_eq!(process.status, status, "process {at}: {}", process.err);
+        documents.extend(process.document.as_deref());
+    }
+    let [document] = documents[..] else { panic!("{} documents", documents.len()) };
+    let document: Value = serde_json::from_str(document).expect("a document");
+    let checks = document["checks"].as_object().expect("checks");
+    assert!(!checks.is_empty() && checks.values().all(|check| check == "ok"), "{checks:?}");
+    assert_eq!(document["failures"], Value::Null, "no access of a survivor fails");
+    let dead = document["dead"].as_array().expect("the dead");
+    assert_eq!(dead.len(), killed.len(), "{dead:?}");
+    let recoveries = document["recoveries"].as_array().expect("recoveries");
+    for node in dead {
+        let of_node = recoveries.iter().find(|recovery| recovery["node"] == *node);
+        let recovery = of_node.expect("it is recovered");
+        let steps = ["fenced_ms", "claimed_ms", "swept_ms"].map(|step| recovery[step].as_f64());
+        assert!(steps.iter().all(Option::is_some) && steps.is_sorted(), "{recovery}");
+        let lines = ["lines_released", "lines_reverted"].map(|count| recovery[count].as_u64());
+        let [Some(released), Some(reverted)] = lines else { panic!("no counts: {recovery}") };
+        assert!(released > 0 && reverted <= released, "{recovery}");
+    }
     document
 }

@@ -41,7 +41,7 @@ pub use self::outcome::{Figures, Outcome};
 pub use self::pool_size::PoolSize;
 pub use self::work::{named, tasks};
 use crate::console::{say, say_folded};
-use crate::outcome::{RunCheck, WorldEnd, write_check_lines, write_recoveries};
+use crate::outcome::{RunCheck, WorldEnd, write_check_lines};
 use crate::{AppError, NamesFiles, RunCluster};
 
 /// A program that loads data, measures operations, and checks the data. The value has all that its
@@ -49,6 +49,9 @@ use crate::{AppError, NamesFiles, RunCluster};
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The program's name.
     const NAME: &'static str;
+    /// Whether a process of the program can work along in a run of others, in the place of a dead
+    /// one.
+    const REPLACES: bool = false;
     /// Its command line.
     type Cli: CommandFactory + FromArgMatches + NamesFiles;
     /// What its phases find beside the figures that all programs have.
@@ -140,7 +143,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         let outputs = self.outputs();
         let table = |out: &mut dyn Write| {
             self.table(outcome, found, out)?;
-            write_recoveries(out, &outcome.recoveries, &outcome.dead)
+            outcome.write_deaths(out)
         };
         let lines = |out: &mut dyn Write| self.lines(outcome, found, out);
         let taken = outputs.iter().find(|output| output.is_stdout());
@@ -173,6 +176,12 @@ impl<D: Driver> Started<D> {
     /// As [`RunCluster::start`], [`RunCluster::agree`] and [`Driver::join`].
     pub fn new(mut driver: D) -> Result<Started<D>, AppError> {
         let Common { cluster, fabric, .. } = driver.common();
+        if fabric.replaces() && !D::REPLACES {
+            return Err(AppError::Usage(
+                "--set replaces=on: only ycsb works along in a run of others; leave it out"
+                    .to_owned(),
+            ));
+        }
         let cluster = RunCluster::start(cluster.clone(), fabric)?;
         // The memory nodes of other processes have said their size by now.
         driver.common_mut().cluster = cluster.config().clone();

@@ -72,4 +72,12 @@ impl Outcome {
     pub fn main(&self) -> Option<&Figures> {
         self.run.as_ref().or(self.load.as_ref())
     }
+
+    /// Writes a line for people for each recovery, and one with the dead compute nodes of the run.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write_deaths(&self, out: &mut dyn Write) -> io::Result<()> {
+        outcome::write_recoveries(out, &self.recoveries, &self.dead)
+    }
 }

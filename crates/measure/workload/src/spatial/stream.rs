@@ -105,6 +105,11 @@ impl ObjectStream {
         stream
     }
 
+    /// The client, out of so many, whose object has this id.
+    pub fn client_of(id: u64, clients: u64) -> u64 {
+        id % clients
+    }
+
     /// The client's objects, with their ids.
     pub fn objects(&self) -> impl Iterator<Item = (u64, ObjectBox)> {
         let ids = (self.client..).step_by(self.config.clients as usize);
