@@ -123,9 +123,14 @@ impl ClusterFlags {
         };
         config.protocol = self.protocol;
         // Threads of one process die together, and the homes of a directory recover its lines.
-        let joins = matches!(fabric, FabricChoice::Joined(_));
-        config.selcc.survive = joins && !self.protocol.has_homes();
+        config.selcc.survive =
+            matches!(fabric, FabricChoice::Joined(_)) && !self.protocol.has_homes();
         self.settings.apply(&mut config)?;
+        if let (FabricChoice::Joined(join), true) = (fabric, config.selcc.survive) {
+            // An access may have to wait until the lease of a dead node has ended.
+            config.node.deadline += join.lease();
+            self.settings.apply(&mut config)?;
+        }
         config.memory_bytes = match self.memory_mb {
             Some(mib) => mib * MIB,
             None => memory_bytes(&config),
@@ -330,6 +335,24 @@ mod tests {
             ("--join file:/tmp/x --protocol scalestore", false),
         ] {
             assert_eq!(survives(arguments), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn an_access_waits_for_the_end_of_a_lease_where_lines_are_recovered() {
+        let deadline = |arguments: &str| {
+            config(arguments).expect("a configuration").node.deadline.as_secs_f64()
+        };
+        for (arguments, expected) in [
+            ("", 10.0),
+            ("--set survive=on", 10.0),
+            ("--join file:/tmp/x", 20.0),
+            ("--join file:/tmp/x --set member-lease=60", 70.0),
+            ("--join file:/tmp/x --set member-lease=60 --set deadline=5s", 5.0),
+            ("--join file:/tmp/x --set survive=off", 10.0),
+            ("--join file:/tmp/x --protocol gam", 10.0),
+        ] {
+            assert_eq!(deadline(arguments), expected, "{arguments}");
         }
     }
 
