@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use latchwork_engine::Node;
 use latchwork_fabric::Port;
-use latchwork_latch::{LatchWord, NodeSet};
+use latchwork_latch::LatchWord;
 use latchwork_memnode::{Pool, PoolError, free_chunks, journal};
 use latchwork_peers::RecoveryStep;
 use latchwork_runtime::{Handle, Time};
-use latchwork_selcc::roll_forward;
+use latchwork_selcc::{mend, roll_forward};
 use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, VerbError, WORD};
 
 /// The time limit of one attempt to sweep.
@@ -112,8 +112,9 @@ pub(crate) async fn take(
         RecoveryStep::Clear => {
             // The rests of the dead node's chunks are free.
             node.allocator().look_again();
+            node.stop_mending(dead);
             node.prolong_step();
-            comes(handle, deadline, || node.is_step_over()).await
+            comes(handle, deadline, || node.is_step_over() && !node.is_mending()).await
         }
     }
 }
@@ -216,79 +217,17 @@ async fn sweep_piece(
     for (at, word) in words.into_iter().enumerate() {
         let addr = GlobalAddr::from_bits(first.bits() + (at * WORD) as u64);
         let word = LatchWord::from_bits(word);
-        match without(word, of.dead) {
+        match word.without(of.dead) {
             Some(mended) if !of.swaps => {
                 let change = mended.bits().wrapping_sub(word.bits());
                 port.fetch_add(addr, change).await?;
             }
-            _ => mend(port, addr, word, of.dead, of.swept).await?,
+            _ => {
+                if let Some(named) = mend(port, addr, word, of.dead).await? {
+                    of.swept.count(named, of.dead);
+                }
+            }
         }
     }
     Ok(())
-}
-
-/// Takes the dead node out of the latch word at `addr`, which was `word`, by a compare-and-swap of
-/// the exact word. Other nodes may change the word at the same time, also to the same end.
-async fn mend(
-    port: &Port,
-    addr: GlobalAddr,
-    mut word: LatchWord,
-    dead: ComputeNodeId,
-    swept: &Swept,
-) -> Result<(), VerbError> {
-    while let Some(mended) = without(word, dead) {
-        match port.compare_swap(addr, word.bits(), mended.bits()).await {
-            Ok(old) if old == word.bits() => {
-                swept.count(word, dead);
-                break;
-            }
-            Ok(old) => word = LatchWord::from_bits(old),
-            Err(VerbError::Ambiguous { .. }) => {
-                word = LatchWord::from_bits(port.read_word(addr).await?);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The word without the dead node; `None` when the word does not name it.
-fn without(word: LatchWord, dead: ComputeNodeId) -> Option<LatchWord> {
-    let (holds, shares) = (word.exclusive() == Some(dead), word.shared().contains(dead));
-    let others = NodeSet::without(word.shared(), dead);
-    (holds || shares).then(|| match word.exclusive() {
-        Some(holder) if !holds => {
-            LatchWord::from_bits(LatchWord::exclusively(holder).bits() | others.bits())
-        }
-        _ => LatchWord::shared_among(others),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_loses_the_dead_node_and_nothing_else() {
-        let node = |id| ComputeNodeId::new(id).expect("a valid id");
-        let (a, b, dead) = (node(1), node(58), node(7));
-        let shared = |nodes: &[ComputeNodeId]| {
-            LatchWord::shared_among(nodes.iter().fold(NodeSet::EMPTY, |set, id| set.with(*id)))
-        };
-        let held = |by, nodes: &[ComputeNodeId]| {
-            LatchWord::from_bits(LatchWord::exclusively(by).bits() | shared(nodes).bits())
-        };
-        for (word, mended) in [
-            (LatchWord::FREE, None),
-            (shared(&[a, b]), None),
-            (held(a, &[b]), None),
-            (shared(&[dead]), Some(LatchWord::FREE)),
-            (shared(&[a, dead, b]), Some(shared(&[a, b]))),
-            (held(a, &[dead, b]), Some(held(a, &[b]))),
-            (held(dead, &[]), Some(LatchWord::FREE)),
-            (held(dead, &[a, b]), Some(shared(&[a, b]))),
-        ] {
-            assert_eq!(without(word, dead), mended, "{word:?}");
-        }
-    }
 }

@@ -488,6 +488,15 @@ impl Simulated {
         }))
     }
 
+    /// Lets a compute node take these dead nodes out of the words of lines that its accesses wait
+    /// for, and no other node.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn let_mend(&self, node: usize, dead: impl IntoIterator<Item = usize>) {
+        self.nodes()[node].let_mend(dead.into_iter().map(|dead| self.nodes()[dead].id()));
+    }
+
     /// Slows a compute node and its NIC down by the factor `times`. The normal speed is 1.
     ///
     /// # Panics

@@ -147,6 +147,17 @@ impl<N: Copy + Ord + Debug> Peers<N> {
         knows_me && self.known(peer.node) == Some(peer.epoch)
     }
 
+    /// The dead nodes that all nodes have closed and no node has swept yet, by the latest view.
+    /// This node may take them out of words that its accesses wait for, ahead of the sweep. It ends
+    /// that in the step [`RecoveryStep::Clear`]. So S7 and S8 hold as for a sweep of this node.
+    pub fn mendable(&self) -> impl Iterator<Item = NodeEpoch<N>> {
+        let is_closed = |peer: &Peer| {
+            peer.state == NodeState::Dead && peer.recovery.over == Some(RecoveryStep::Close)
+        };
+        let closed = self.peers.iter().filter(move |(_, peer)| is_closed(peer));
+        closed.map(|(node, peer)| NodeEpoch { node: *node, epoch: peer.epoch })
+    }
+
     /// Whether an effect has failed, so that a [`PeerInput::Retry`] may ask for it again.
     pub fn has_failed(&self) -> bool {
         self.peers.values().any(Peer::has_failed)

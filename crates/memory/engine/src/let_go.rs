@@ -40,6 +40,25 @@ impl Node {
         }
     }
 
+    /// From now on workers that meet one of these dead nodes in the word of a line for which an
+    /// access waits take it out of the word, and no other node. To be called when all nodes have
+    /// closed these, until one of them begins to [clear](Node::stop_mending).
+    pub fn let_mend(&self, dead: impl IntoIterator<Item = ComputeNodeId>) {
+        let dead = dead.into_iter().fold(0, |bits, dead| bits | bit(dead));
+        self.core.rounds.set_mendable(|_| dead);
+    }
+
+    /// Workers do not take `dead` out of words any more. What they have begun may go on while
+    /// [`is_mending`](Node::is_mending).
+    pub fn stop_mending(&self, dead: ComputeNodeId) {
+        self.core.rounds.set_mendable(|bits| bits & !bit(dead));
+    }
+
+    /// Whether a worker takes a dead node out of a word.
+    pub fn is_mending(&self) -> bool {
+        self.core.rounds.is_mending()
+    }
+
     fn begin(&self, task: Task) {
         self.core.rounds.begin(task);
         self.core.wake_handler();

@@ -8,7 +8,7 @@ use latchwork_coherence::MessageHandler;
 use latchwork_memnode::{Epochs, Geometry, Journal, LineAllocator};
 use latchwork_runtime::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use latchwork_runtime::{Notifier, Time};
-use latchwork_verbs::{ComputeNodeId, LocalBuffer, RegionKey};
+use latchwork_verbs::{ComputeNodeId, GlobalAddr, LocalBuffer, RegionKey};
 
 use crate::alarms::Timers;
 use crate::blocked::Blocked;
@@ -16,7 +16,7 @@ use crate::cleaner::Cleaner;
 use crate::counters::{Counters, WorkerCounters};
 use crate::deduplicate::{NumberPool, Seen};
 use crate::frames::{FrameWaiters, Reserve};
-use crate::gone::{Gone, signature};
+use crate::gone::{Gone, bit, signature};
 use crate::handler_cover::HandlerCover;
 use crate::in_place::WriteBacks;
 use crate::line_history::History;
@@ -300,6 +300,25 @@ impl NodeCore {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.rounds.is_quiet()
+    }
+
+    /// The dead nodes that this node may take out of latch words, as bits: bit id-1 for each; see
+    /// [`Node::let_mend`](crate::Node::let_mend).
+    #[inline]
+    pub fn mendable(&self) -> u64 {
+        self.rounds.mendable()
+    }
+
+    /// Begins to take `dead` out of the latch word of a line, until
+    /// [`end_mend`](NodeCore::end_mend). Returns false if the node may not do so any more, or
+    /// another worker does.
+    pub fn begin_mend(&self, line: GlobalAddr, dead: ComputeNodeId) -> bool {
+        self.rounds.begin_mend(line, bit(dead))
+    }
+
+    /// Ends what [`begin_mend`](NodeCore::begin_mend) began: no verb of it is in flight.
+    pub fn end_mend(&self, line: GlobalAddr) {
+        self.rounds.end_mend(line);
     }
 
     /// Whether a report of [`miss`](NodeCore::miss) about `peer` has not taken effect yet.

@@ -28,7 +28,7 @@
 //! has no older message in flight, notes that number in its mark. A parked worker with nothing
 //! in flight does nothing, so its mark counts as the latest.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use latchwork_runtime::sync::{AtomicU64, Mutex, Ordering};
@@ -59,6 +59,11 @@ pub(crate) struct Rounds {
     /// ended at its deadline, and the attempt at another step has begun.
     pub(crate) tasks: Mutex<VecDeque<Task>>,
     marks: Mutex<Vec<Arc<Mark>>>,
+    /// The dead nodes that this node may take out of latch words: one bit each. Written under the
+    /// lock of `mending`.
+    mendable: AtomicU64,
+    /// The lines whose latch words are being mended.
+    mending: Mutex<BTreeSet<GlobalAddr>>,
 }
 
 /// The latest step whose number a worker has met, with all its earlier messages complete.
@@ -87,6 +92,33 @@ impl Rounds {
         let mark = Arc::new(Mark(AtomicU64::new(OUT)));
         self.marks.lock().push(mark.clone());
         mark
+    }
+
+    pub(crate) fn set_mendable(&self, change: impl FnOnce(u64) -> u64) {
+        let _mending = self.mending.lock();
+        let bits = change(self.mendable());
+        self.mendable.store(bits, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn mendable(&self) -> u64 {
+        // Relaxed: a worker that begins to mend looks again, under the lock.
+        self.mendable.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the latch word of a line is being mended. Returns false if the dead node may not
+    /// be taken out of words any more, or another worker mends this one.
+    pub(crate) fn begin_mend(&self, line: GlobalAddr, dead: u64) -> bool {
+        let mut mending = self.mending.lock();
+        self.mendable() & dead != 0 && mending.insert(line)
+    }
+
+    pub(crate) fn end_mend(&self, line: GlobalAddr) {
+        self.mending.lock().remove(&line);
+    }
+
+    pub(crate) fn is_mending(&self) -> bool {
+        !self.mending.lock().is_empty()
     }
 
     pub(crate) fn begin(&self, task: Task) {

@@ -79,6 +79,17 @@ impl LatchWord {
         NodeSet(self.0 & SHARED_MASK)
     }
 
+    /// The word without this dead node, to which its words are mended. `None`: the word does not
+    /// name the node.
+    pub const fn without(self, dead: ComputeNodeId) -> Option<Self> {
+        let holds = self.0 >> SHARED_BITS == dead.get() as u64;
+        if !holds && !self.shared().contains(dead) {
+            return None;
+        }
+        let holder = if holds { 0 } else { self.0 & Self::EXCLUSIVE };
+        Some(LatchWord(holder | self.shared().without(dead).0))
+    }
+
     /// The word after adding `add`, as a fetch-and-add leaves it.
     #[must_use]
     pub const fn plus(self, add: u64) -> Self {
@@ -196,6 +207,29 @@ mod tests {
         }
         assert!(!LatchWord::from_bits(5).is_impossible());
         assert!(!LatchWord::exclusively(node(58)).plus(5).is_impossible());
+    }
+
+    #[test]
+    fn a_word_loses_the_dead_node_and_nothing_else() {
+        let (a, b, dead) = (node(1), node(58), node(7));
+        let shared = |nodes: &[ComputeNodeId]| {
+            LatchWord::shared_among(nodes.iter().fold(NodeSet::EMPTY, |set, id| set.with(*id)))
+        };
+        let held = |by, nodes: &[ComputeNodeId]| {
+            LatchWord::from_bits(LatchWord::exclusively(by).bits() | shared(nodes).bits())
+        };
+        for (word, mended) in [
+            (LatchWord::FREE, None),
+            (shared(&[a, b]), None),
+            (held(a, &[b]), None),
+            (shared(&[dead]), Some(LatchWord::FREE)),
+            (shared(&[a, dead, b]), Some(shared(&[a, b]))),
+            (held(a, &[dead, b]), Some(held(a, &[b]))),
+            (held(dead, &[]), Some(LatchWord::FREE)),
+            (held(dead, &[a, b]), Some(shared(&[a, b]))),
+        ] {
+            assert_eq!(word.without(dead), mended, "{word:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, Target, VerbError, prefetch_wri
 
 use crate::counts::LatchCount;
 use crate::line::{Copy, ownership, want};
+use crate::mend::mend_for_waiter;
 use crate::pauses::{after_refusals, in_time, release_hold_off, window};
 use crate::selcc::{LatchSite, Selcc};
 use crate::wire::LineMessage;
@@ -78,6 +79,11 @@ impl Selcc {
         let rules_now;
         let rules = match self.settings.survive {
             true => {
+                if let &Event::Completed { op, old } = &event
+                    && node.mendable() != 0
+                {
+                    mend_for_waiter(worker, site.addr, op, old);
+                }
                 rules_now = self.rules_now(node);
                 &rules_now
             }

@@ -121,6 +121,9 @@ impl Follower {
             }
             // An effect that failed before may now succeed.
             peers.step(PeerInput::Retry, &mut due);
+            if let Some((own, _)) = &*self.shared.node.lock() {
+                own.let_mend(peers.mendable().filter_map(|dead| dead.node.compute()));
+            }
             drop(peers);
             self.carry_out(due);
         }

@@ -1,6 +1,6 @@
 //! What [`Steps`] shows: which node has taken which step of which recovery; S6 to S9.
 
-use latchwork_peers::{NodeEpoch, RecoveryStep};
+use latchwork_peers::{NodeEpoch, Peers, RecoveryStep};
 
 use crate::world::{Id, Life, Steps, World, is_compute};
 
@@ -121,6 +121,18 @@ impl World {
         };
         let mut others = steps.acted.iter().filter(|other| **other != dead);
         fault(!steps.have_swept(dead) || !others.all(is_clear), S8_CLEAR)
+    }
+
+    /// What a node takes out of words ahead of the sweep is what a sweep of it may take out now.
+    pub(crate) fn may_mend(&self) -> bool {
+        let machines = self.lives.iter().filter(|life| life.lives() && life.acts);
+        let mut mendable =
+            machines.filter_map(|life| life.machine.as_ref()).flat_map(Peers::mendable);
+        mendable.all(|dead| {
+            let holder = self.slots[usize::from(dead.node)];
+            self.all_have_ended(RecoveryStep::Close, dead)
+                && holder.is_none_or(|epoch| epoch <= dead.epoch)
+        })
     }
 
     /// Whether each living node has closed each dead node of which it has let go. Until then it

@@ -262,6 +262,7 @@ impl Setting {
 }
 
 const NO_FAULT: &str = "no step breaks an invariant";
+const MENDS: &str = "S7: what is mended ahead of a sweep is as swept";
 const INTRODUCED: &str = "S5: of two that act, each knows the other";
 const SETTLES: &str = "L: slots of dead nodes become empty, and all nodes act";
 
@@ -285,6 +286,10 @@ impl Model for Setting {
         vec![
             Property::always(NO_FAULT, |_, world: &World| world.fault.is_none()),
             Property::always(INTRODUCED, |_, world| actors_are_introduced(world)),
+            Property::always(MENDS, |setting: &Setting, world: &World| {
+                let recovers = setting.rules.recovers;
+                setting.rules != PeerRules { recovers, ..PeerRules::default() } || world.may_mend()
+            }),
             // Every order of due steps ends in a world in which nothing is due. The search visits
             // each such world as a state of its own, so one order is enough here.
             Property::always(SETTLES, |setting: &Setting, world: &World| {

@@ -171,6 +171,9 @@ impl Deaths {
         due: Vec<Due>,
         mut agenda: Option<(Duration, &mut Agenda)>,
     ) {
+        for node in (0..cluster.nodes().len()).filter(|node| cluster.lives(*node)) {
+            cluster.let_mend(node, machines.mendable(node));
+        }
         for (node, step, dead) in due {
             match (step, &mut agenda) {
                 (Some(step), _) => {

@@ -96,6 +96,16 @@ impl Order {
         self.publish()
     }
 
+    /// The dead nodes that a compute node may take out of latch words.
+    pub(super) fn mendable(&self, node: usize) -> impl Iterator<Item = usize> {
+        let machine = self.machines.get(&SimulatedNode::Compute(node));
+        let dead = machine.into_iter().flat_map(Peers::mendable).map(|dead| dead.node);
+        dead.filter_map(|node| match node {
+            SimulatedNode::Compute(node) => Some(node),
+            SimulatedNode::Memory(_) => None,
+        })
+    }
+
     /// Records that the node `by` begins an effect.
     ///
     /// # Panics
