@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use latchwork_blink::TreeValue;
 use latchwork_coherence::LineLocks;
 use latchwork_strict::strict_assert;
 use latchwork_wal::TableId;
@@ -12,7 +13,7 @@ use super::definition::{definition, read_definition};
 use super::words::TABLES;
 use crate::schema::ColumnValue;
 use crate::transaction::Range;
-use crate::{Schema, Table, TxnError};
+use crate::{RowId, Schema, Table, TxnError};
 
 impl<M: LineLocks> Database<M> {
     /// Makes a table.
@@ -33,9 +34,25 @@ impl<M: LineLocks> Database<M> {
         );
         let (key, row) = definition(&table)?;
         self.run(async |tx| tx.insert(self.definitions(), &key, &row).await).await?;
+        self.persist_definition(&key).await?;
         self.0.tables.borrow_mut().insert(name, table.clone());
         strict_assert!(id.0 > 0, "the number of the table of definitions is given out");
         Ok(table)
+    }
+
+    /// Persists the definition of a table, and its entry: a new table stays, whatever becomes of
+    /// this node.
+    async fn persist_definition(&self, key: &[u8]) -> Result<(), TxnError> {
+        if !self.memory().persists() {
+            return Ok(());
+        }
+        let definitions = self.definitions();
+        let id = |value: TreeValue<'_>| RowId::from_bits(value.u64(0));
+        let (id, leaf) = definitions.tree(0).get_stamped(key, id).await?;
+        if let Some(id) = id {
+            self.memory().persist(definitions.heap().line_of(id)).await?;
+        }
+        Ok(self.memory().persist(leaf.addr).await?)
     }
 
     /// The table with this name.

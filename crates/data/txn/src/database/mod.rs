@@ -133,6 +133,7 @@ impl<M: LineLocks> Database<M> {
             line.mark_dirty(0..8 * words.len());
         };
         memory.write(root, write).await?;
+        memory.persist(root).await?;
         Ok(Database::at(memory, node, root, id, counters, definitions))
     }
 
