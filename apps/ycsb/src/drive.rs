@@ -252,6 +252,7 @@ fn run<I: TableIndex>(
         status,
         time: cluster.loop_time(),
         replaces: cluster.replaces(),
+        long_accesses: cluster.long_accesses(),
     });
     let operations = settings.operations.map(|all| cluster.part_of(all));
     let extent = operations.unwrap_or(Extent::Until(plan.until));

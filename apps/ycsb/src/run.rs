@@ -10,7 +10,9 @@ use latchwork_cluster::{Member, Worker};
 use latchwork_engine::Counters;
 use latchwork_harness::driver::{MeasuredRun, tasks};
 use latchwork_harness::stop::Signal;
-use latchwork_harness::{AppError, Course, FabricChoice, LoopTime, PhaseProgress, RunPart, Share};
+use latchwork_harness::{
+    AppError, Course, FabricChoice, LongAccesses, LoopTime, PhaseProgress, RunPart, Share,
+};
 use latchwork_index::IndexError;
 use latchwork_report::histogram::Latencies;
 use latchwork_runtime::{Handle, Time};
@@ -53,6 +55,8 @@ pub(crate) struct Run {
     pub(crate) time: LoopTime,
     /// The member epoch of a process that works along in a run of others.
     pub(crate) replaces: Option<u64>,
+    /// Where long accesses are noted, if there can be recoveries.
+    pub(crate) long_accesses: Option<Arc<LongAccesses>>,
 }
 
 /// The results of one worker.
@@ -256,6 +260,9 @@ impl<I: TableIndex> Runner<I> {
     ) {
         let mut done = self.done.borrow_mut();
         done.end = done.end.max(end);
+        if let Some(accesses) = &self.run.long_accesses {
+            accesses.note(begin, end);
+        }
         if counts {
             let kind = operation.kind();
             let record = |latencies: &mut Latencies<OperationKind>| match ended {

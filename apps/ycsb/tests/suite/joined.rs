@@ -88,6 +88,10 @@ fn a_run_outlives_its_processes_and_its_document_names_them() {
         let document = document_of_survivors(&program.wait(LIMIT), &killed);
         assert!(document["checks"].as_object().is_some_and(|checks| checks.len() >= 5));
         assert_eq!(document["config"]["settings"]["survive"], "on", "with processes");
+        // Accesses of the survivors have waited for lines of the dead nodes.
+        let recoveries = document["recoveries"].as_array().expect("recoveries");
+        let mut longest = recoveries.iter().map(|recovery| recovery["longest_access_ms"].as_f64());
+        assert!(longest.all(|ms| ms >= Some(1.0)), "{recoveries:?}");
     }
 }
 

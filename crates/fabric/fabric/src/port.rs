@@ -311,6 +311,11 @@ impl Port {
         self.permission.has_ended()
     }
 
+    /// Whether the permission can end at all.
+    pub fn can_be_barred(&self) -> bool {
+        self.permission.can_end()
+    }
+
     /// The number of posted batches whose completions have not been polled.
     pub fn in_flight(&self) -> usize {
         self.inner.borrow().endpoint.in_flight()

@@ -20,7 +20,10 @@ use serde_json::Value;
 
 use crate::progress::{self, Extent, Timekeeper, Title};
 use crate::shared::Shared;
-use crate::{AppError, ClusterFlags, Course, FabricChoice, LoopTime, PhaseProgress, Went, agree};
+use crate::{
+    AppError, ClusterFlags, Course, FabricChoice, LongAccesses, LoopTime, PhaseProgress, Went,
+    agree,
+};
 
 /// Maximum virtual time of one body in a simulated world. A day is far longer than any deadline and
 /// any run, so the limit ends only a world without an end.
@@ -280,6 +283,15 @@ impl RunCluster {
         match self {
             RunCluster::Embedded(_) | RunCluster::Simulated(_) => None,
             RunCluster::Joined(shared) => shared.replaces(),
+        }
+    }
+
+    /// Where the workers of this process note their accesses, for the
+    /// [recoveries](RunCluster::recoveries). `None` if there are none.
+    pub fn long_accesses(&self) -> Option<Arc<LongAccesses>> {
+        match self {
+            RunCluster::Embedded(_) | RunCluster::Simulated(_) => None,
+            RunCluster::Joined(shared) => Some(shared.long_accesses.clone()),
         }
     }
 

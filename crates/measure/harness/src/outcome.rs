@@ -114,8 +114,8 @@ pub(crate) fn write_recoveries(
     dead: &[String],
 ) -> io::Result<()> {
     for recovery in recoveries {
-        let RecoveryResult { node, known_ms, swept_ms, lines_released, lines_reverted, .. } =
-            recovery;
+        let RecoveryResult { node, known_ms, swept_ms, longest_access_ms, .. } = recovery;
+        let RecoveryResult { lines_released, lines_reverted, .. } = recovery;
         let swept = match swept_ms {
             Some(ms) => format!("swept {ms:.1} ms later"),
             None => "not swept".to_owned(),
@@ -124,8 +124,12 @@ pub(crate) fn write_recoveries(
             (Some(released), Some(reverted)) => format!("; lines: {released}, {reverted} reverted"),
             _ => String::new(),
         };
+        let longest = longest_access_ms.unwrap_or_default();
         let known = known_ms / 1e3;
-        writeln!(out, "death  {node} after {known:.2} s, {swept}{lines}")?;
+        writeln!(
+            out,
+            "death  {node} after {known:.2} s, {swept}; longest access {longest:.0} ms{lines}"
+        )?;
     }
     if !dead.is_empty() {
         let dead = dead.join(", ");

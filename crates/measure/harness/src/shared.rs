@@ -3,6 +3,7 @@
 
 use std::cmp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::agree::difference;
 use crate::stop::Signal;
 use crate::waiting::Waits;
 use crate::watch::Watch;
-use crate::{AppError, ClusterFlags, Course, JoinChoice, name_slot, stop};
+use crate::{AppError, ClusterFlags, Course, JoinChoice, LongAccesses, name_slot, stop};
 
 /// How long a process waits at an exchange for slower processes. A failed process is noticed
 /// earlier, and a dead process when its lease ends.
@@ -64,6 +65,7 @@ pub struct Shared {
     lane: u64,
     /// The names of this run in the pool.
     names: Mutex<Vec<String>>,
+    pub(crate) long_accesses: Arc<LongAccesses>,
 }
 
 /// What a process gives to an exchange. First: the signal that ended the phase early, as an exit
@@ -120,8 +122,18 @@ impl Shared {
         let names = Mutex::default();
         let living = Mutex::new((0..node.group().nodes().len()).collect());
         let outlives = AtomicBool::new(false);
-        let mut shared =
-            Shared { watch, node, gathered, is_over, outlives, replaces, living, lane: 0, names };
+        let mut shared = Shared {
+            watch,
+            node,
+            gathered,
+            is_over,
+            outlives,
+            replaces,
+            living,
+            lane: 0,
+            names,
+            long_accesses: Arc::default(),
+        };
         if replaces {
             shared.go_on();
             return match shared.lane_of_others() {
@@ -264,6 +276,13 @@ impl Shared {
         self.node.group().parties().iter().copied().filter(is_dead)
     }
 
+    /// The longest access of this process that was in flight in the time of this recovery.
+    fn longest_access(&self, recovery: &NodeRecovery) -> Option<Duration> {
+        let known = self.node.began() + recovery.known;
+        let swept = recovery.swept.map_or_else(|| self.node.clock().now(), |swept| known + swept);
+        self.long_accesses.longest(known, swept)
+    }
+
     /// The processes of this run that have died, and the recoveries of the cluster since the begin
     /// of the run. Waits until the lines of these processes are recovered, for at most
     /// [`RECOVERY`]. All processes call this.
@@ -283,7 +302,9 @@ impl Shared {
             thread::park_timeout(LOOK);
         }
         let dead: Vec<_> = self.dead().map(|party| party.node.to_string()).collect();
-        let own: Vec<_> = self.node.recoveries().into_iter().map(told).collect();
+        let own = self.node.recoveries().into_iter();
+        let own: Vec<_> =
+            own.map(|recovery| told(self.longest_access(&recovery), recovery)).collect();
         let all = self.gather(Ok(vec![(dead, own)]))?;
         let mut dead = BTreeSet::new();
         let mut recoveries = BTreeMap::new();
@@ -294,9 +315,12 @@ impl Shared {
                 // The node that sweeps knows the most.
                 let rank = |it: &RecoveryResult| (it.claimed_ms.is_some(), it.lines_released);
                 let best = recoveries.entry(epoch).or_insert_with(|| recovery.clone());
+                let longest = best.longest_access_ms.into_iter().chain(recovery.longest_access_ms);
+                let longest_access_ms = longest.reduce(f64::max);
                 if rank(&recovery) > rank(best) {
                     *best = recovery;
                 }
+                best.longest_access_ms = longest_access_ms;
             }
         }
         let mut recoveries: Vec<RecoveryResult> = recoveries.into_values().collect();
@@ -525,19 +549,21 @@ impl Shared {
 
 /// A recovery, as a process tells it to the others: the member epoch and the name of the dead node;
 /// when the death was known; when the dead node was fenced, its lines claimed and its words swept;
+/// the longest access in that time;
 /// the lines that were released, and those that were reverted.
-type Told = (u64, String, Duration, [Option<Duration>; 3], [u64; 2]);
+type Told = (u64, String, Duration, [Option<Duration>; 4], [u64; 2]);
 
-fn told(known: NodeRecovery) -> Told {
+fn told(longest: Option<Duration>, known: NodeRecovery) -> Told {
     let NodeRecovery { dead, fenced, claimed, swept, lines_released, lines_reverted, .. } = known;
     let lines = [lines_released, lines_reverted];
-    (dead.epoch, dead.node.to_string(), known.known, [fenced, claimed, swept], lines)
+    let steps = [fenced, claimed, swept, longest];
+    (dead.epoch, dead.node.to_string(), known.known, steps, lines)
 }
 
 /// A recovery for the result document, with the member epoch of the dead node.
 fn result_of((epoch, node, known, steps, lines): Told) -> (u64, RecoveryResult) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let [fenced_ms, claimed_ms, swept_ms] = steps.map(|time| time.map(ms));
+    let [fenced_ms, claimed_ms, swept_ms, longest_access_ms] = steps.map(|time| time.map(ms));
     // Only a node that sweeps knows the others to have claimed, and counts lines.
     let [lines_released, lines_reverted] = lines.map(|count| claimed_ms.map(|_| count));
     let known_ms = ms(known);
@@ -547,6 +573,7 @@ fn result_of((epoch, node, known, steps, lines): Told) -> (u64, RecoveryResult) 
         fenced_ms,
         claimed_ms,
         swept_ms,
+        longest_access_ms,
         lines_released,
         lines_reverted,
     };

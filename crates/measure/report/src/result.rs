@@ -74,6 +74,10 @@ pub struct RecoveryResult {
     /// When no latch word named the dead node any more, since `known_ms`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub swept_ms: Option<f64>,
+    /// The longest access of a living node of the run that was in flight at some time from
+    /// `known_ms` to `swept_ms`, if it took a millisecond or more.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub longest_access_ms: Option<f64>,
     /// Latch words that the sweep took the dead node out of, in the whole pool. Words that living
     /// nodes changed before the sweep are not counted. Like `claimed_ms` and `lines_reverted`, it
     /// is absent if the node that swept has died later in the run.

@@ -66,8 +66,9 @@ pub struct Joined {
     epochs: Arc<Epochs>,
     group: NodeGroup,
     introductions: Introductions,
-    /// When all nodes of the group had come, on the clock of the recoveries.
-    began: Time,
+    /// When all nodes of the group had come, on the clock of the recoveries and on that of the
+    /// workers.
+    began: [Time; 2],
     // Dropped last, because other nodes must not share memory of a node that is already dead.
     membership: Mortal,
 }
@@ -100,7 +101,8 @@ impl Joined {
         let mortal = Mortal(membership);
         match Begun::begin(config, transport, &mortal.0, patience.into()) {
             Ok(Begun { host, is_one_host, link, epochs, group, introductions }) => {
-                let (membership, _link, began) = (mortal, link, introductions.recoveries().now());
+                let (membership, _link) = (mortal, link);
+                let began = [introductions.recoveries().now(), host.clock.now()];
                 Ok(Joined {
                     host,
                     is_one_host,
@@ -163,7 +165,12 @@ impl Joined {
     /// The recoveries from the deaths of compute nodes, as far as this node knows of them. A
     /// cluster without recovery has deaths here that were only fenced.
     pub fn recoveries(&self) -> Vec<NodeRecovery> {
-        self.introductions.recoveries().since(self.began)
+        self.introductions.recoveries().since(self.began[0])
+    }
+
+    /// When all nodes of the group had come, on the clock of the workers.
+    pub fn began(&self) -> Time {
+        self.began[1]
     }
 
     /// This node's membership.

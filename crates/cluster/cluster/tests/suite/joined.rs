@@ -11,7 +11,7 @@ use latchwork_cluster::{
     ClusterConfig, ClusterError, JoinError, Joined, Member, MemoryHost, NodeGroup, Protocol,
     Transport, is_free,
 };
-use latchwork_coherence::CoherentMemory as _;
+use latchwork_coherence::{AccessMode, CoherentMemory as _, LineLocks as _, LockOutcome, Need};
 use latchwork_membership::{
     Joining, MemberState, Membership, MembershipError, MemoryStore, NodeName, Role,
 };
@@ -27,6 +27,9 @@ use tempfile::TempDir;
 use crate::common::{LONG, Load, hammer, named_line, read_counters, small, totals};
 
 const CLUSTER: &str = "test";
+
+/// The interval between two checks of a wait.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What all nodes of a cluster share.
 struct Common {
@@ -441,6 +444,60 @@ fn a_node_with_an_ended_lease_writes_nothing_from_then_on() {
     assert_eq!(read.expect("no worker fails"), [1]);
     assert!(matches!(mortal.leave(), Err(JoinError::LeaseLost)));
     reader.leave().expect("nothing is in the way");
+}
+
+/// Bug: a process whose lease has ended went on for up to its deadline. Mechanism: an access waited
+/// for the answer of another node, so it had no verb in flight that could fail. Fix: an access that
+/// waits looks at the lease now and then.
+#[test]
+fn an_access_that_waits_for_another_node_ends_soon_after_the_lease() {
+    for common in Common::both() {
+        let alone = small(1, 1, 16, 1);
+        let _memory = common.memory(&alone);
+        let (mortal, holder) = (common.compute(&alone), common.compute(&alone));
+        let (mortal, holder) = (mortal.expect("it joins"), holder.expect("it joins"));
+        let made = holder.run(|member| async move { named_line(&member, "target", true).await });
+        let need = Need { addr: made.expect("no worker fails")[0], mode: AccessMode::Exclusive };
+        let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let (is_held, is_over) = (&is_held, &is_over);
+            scope.spawn(|| {
+                let held = holder.run(|member| async move {
+                    let lock = member.memory.lock(need).await.expect("no fault");
+                    assert!(matches!(lock, LockOutcome::Got(_)), "no other lock is there");
+                    is_held.store(true, Ordering::Release);
+                    while !is_over.load(Ordering::Acquire) {
+                        member.handle.sleep(LOOK).await;
+                    }
+                    drop(lock);
+                });
+                held.expect("no worker fails");
+            });
+            let membership = mortal.membership().clone();
+            let end = mortal.run(|member| {
+                let membership = membership.clone();
+                async move {
+                    while !is_held.load(Ordering::Acquire) {
+                        member.handle.sleep(LOOK).await;
+                    }
+                    let handle = member.handle.clone();
+                    member.handle.spawn(async move {
+                        handle.sleep(10 * LOOK).await;
+                        membership.die();
+                    });
+                    let begin = member.handle.now();
+                    let error = member.memory.write(need.addr, |_| ()).await;
+                    let error = error.expect_err("the line is locked").to_string();
+                    is_over.store(true, Ordering::Release);
+                    let waited = member.handle.now() - begin;
+                    assert!(error.contains("this node's lease has ended"), "{error}");
+                    assert!(waited >= 10 * LOOK, "{waited:?}");
+                }
+            });
+            assert!(matches!(end, Err(JoinError::LeaseLost)), "{end:?}");
+        });
+        holder.leave().expect("nothing is in the way");
+    }
 }
 
 /// A pool of six chunks, with about 750 lines in total.

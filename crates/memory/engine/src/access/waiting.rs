@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use latchwork_cache::FrameId;
 use latchwork_coherence::{MemoryError, Need};
-use latchwork_verbs::GlobalAddr;
+use latchwork_verbs::{GlobalAddr, VerbError};
 
 use crate::lines::{Attempt, End, Worker};
 use crate::waiters::LineAccess;
@@ -39,6 +39,9 @@ impl Drop for Turn<'_> {
         self.core.let_go.set(true);
     }
 }
+
+/// The interval at which a waiting access looks whether the lease of its node has ended.
+const LOOK: Duration = Duration::from_millis(100);
 
 // After this many attempts at a latched line, the access assumes that the thread of the local
 // writer is not running. The access then sleeps for `LATCHED_PAUSE` before each further attempt.
@@ -99,16 +102,29 @@ impl Worker {
         if self.core.node.cache.free_frames() > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Awaits `future`. Fails when the line does not come before the deadline.
+    /// Awaits `future`. Fails when the line does not come before the deadline, or when the lease of
+    /// the node has ended. An access that waits for the answer of another node has no verb in
+    /// flight that would fail then, and no answer comes any more. A simulated node keeps its
+    /// timers few, and its accesses end at their deadline.
     pub(crate) async fn in_time<T>(
         &self,
         need: Need,
-        future: impl Future<Output = Result<T, MemoryError>>,
+        mut future: impl Future<Output = Result<T, MemoryError>> + Unpin,
     ) -> Result<T, MemoryError> {
-        let waited = self.core.node.settings.deadline;
-        match self.core.handle.timeout(self.core.handle.sweep_time() + waited, future).await {
-            Ok(result) => result,
-            Err(_) => Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited }),
+        let WorkerCore { node, port, handle, .. } = &*self.core;
+        let waited = node.settings.deadline;
+        let deadline = handle.sweep_time() + waited;
+        let looks = port.can_be_barred() && node.settings.costs.is_none();
+        loop {
+            let look = if looks { deadline.min(handle.sweep_time() + LOOK) } else { deadline };
+            match handle.timeout(look, &mut future).await {
+                Ok(result) => return result,
+                Err(_) if looks && port.is_barred() => return Err(VerbError::SelfFenced.into()),
+                Err(_) if look < deadline => {}
+                Err(_) => {
+                    return Err(MemoryError::Timeout { addr: need.addr, mode: need.mode, waited });
+                }
+            }
         }
     }
 }
