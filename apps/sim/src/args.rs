@@ -83,6 +83,10 @@ pub(crate) struct WorldArgs {
     /// nodes or times. [default: the seed decides]
     #[arg(long, value_name = "LIST", value_parser = faults::parse, help_heading = "World")]
     pub(crate) faults: Option<FaultPlan>,
+    /// Worlds in which nodes die and their lines are recovered: crowded ones, and deaths in the
+    /// middle of hand-overs. What other flags set stays.
+    #[arg(long, help_heading = "World")]
+    pub(crate) recoveries: bool,
     /// Which checks there are: all, after every event; end, when all is over; or none.
     #[arg(long, value_name = "WHICH", value_parser = checks, help_heading = "World")]
     pub(crate) checks: Option<Checks>,

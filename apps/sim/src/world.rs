@@ -23,6 +23,7 @@ impl WorldArgs {
             },
             networks: self.nic.iter().cloned().collect(),
             vary: if self.default_settings { Vary::Nothing } else { Vary::Settings },
+            recoveries: self.recoveries,
             ..SwarmChoice::default()
         };
         let mut scenario = self.changed(Scenario::from_seed(seed, &choice));

@@ -73,31 +73,30 @@ pub(crate) async fn take(
 ) -> bool {
     let limit = if step == RecoveryStep::Sweep { PATIENCE } else { SHORT };
     let deadline = handle.now() + limit;
+    // No node changes a word that names the dead node before all have done this.
+    let roll = async || {
+        let all = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
+        matches!(handle.timeout(deadline, all).await, Ok(Ok(())))
+    };
+    let close = async || {
+        node.close(dead);
+        comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
+    };
+    let waits = node.settings().waits_twice;
     match step {
         RecoveryStep::LetGo => {
             node.let_go(dead);
-            is_settled(node, handle, deadline).await
+            (waits || roll().await) && is_settled(node, handle, deadline).await
         }
+        RecoveryStep::Drain if !waits => close().await,
         RecoveryStep::Drain => {
-            let waits = node.settings().waits_twice;
-            if waits {
-                node.drain();
-            }
-            // No node changes a word that names the dead node before all have drained.
-            let mend = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
-            (!waits || is_settled(node, handle, deadline).await)
-                && matches!(handle.timeout(deadline, mend).await, Ok(Ok(())))
+            node.drain();
+            is_settled(node, handle, deadline).await && roll().await
         }
         RecoveryStep::Close => {
             // All answers that living nodes have sent before they drained are handled first.
-            if node.settings().waits_twice {
-                node.drain();
-            }
-            if !comes(handle, deadline, || node.is_step_over()).await {
-                return false;
-            }
-            node.close(dead);
-            comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
+            node.drain();
+            comes(handle, deadline, || node.is_step_over()).await && close().await
         }
         RecoveryStep::Sweep => {
             let pool = node.allocator().pool();

@@ -268,11 +268,13 @@ impl Scenario {
             self.workload,
             Workload::Lines(_)
                 | Workload::Buffered(_)
+                | Workload::Locks(_)
                 | Workload::Memory(_)
                 | Workload::Ycsb(_)
                 | Workload::Tree(_)
                 | Workload::Queue(_)
                 | Workload::Rtree(_)
+                | Workload::Txn(_)
         );
         let is_kept = plan.lapses == 0 && !self.loses_memory();
         survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0

@@ -119,11 +119,16 @@ pub enum SeededBug {
     DropsReadLocks,
     /// A write under timestamp ordering ignores that a later transaction has read the row.
     IgnoresReadTimestamps,
+    /// A new row of a dead node's open transaction stays a conflict. This bug and the next have an
+    /// effect only with the setting `survive`.
+    KeepsAbandonedRows,
+    /// Transactions do not persist the entries of rows with several indexes.
+    LosesEntries,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 49] = [
+    pub const ALL: [SeededBug; 51] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -173,6 +178,8 @@ impl SeededBug {
         SeededBug::SkipsRowValidation,
         SeededBug::DropsReadLocks,
         SeededBug::IgnoresReadTimestamps,
+        SeededBug::KeepsAbandonedRows,
+        SeededBug::LosesEntries,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {

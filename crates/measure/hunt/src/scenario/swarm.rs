@@ -26,6 +26,9 @@ pub struct SwarmChoice {
     pub faults: bool,
     /// Whether worlds vary the settings of the protocol and the line size.
     pub vary: Vary,
+    /// Whether nodes die in all worlds, and their lines are recovered. Such worlds are crowded: all
+    /// nodes use the same few lines, and deaths come in the middle of hand-overs.
+    pub recoveries: bool,
 }
 
 impl Default for SwarmChoice {
@@ -35,6 +38,7 @@ impl Default for SwarmChoice {
             networks: Vec::new(),
             faults: true,
             vary: Vary::Nothing,
+            recoveries: false,
         }
     }
 }
@@ -68,6 +72,10 @@ const COMPUTE_HOMES: u64 = (1 << 40) + 300;
 /// The random stream of the settings that only ScaleStore has. This stream is separate for the same
 /// reason as [`LOCKS`].
 const WAYS_OF_CONFLICT: u64 = (1 << 40) + 17;
+
+/// The random stream of worlds that recover lines. This stream is separate for the same reason as
+/// [`LOCKS`].
+const RECOVERIES: u64 = (1 << 40) + 20;
 
 /// The line sizes of most worlds, in bytes. Small lines make fast worlds.
 const SMALL_LINES: [u32; 2] = [512, 1024];
@@ -116,6 +124,42 @@ fn compute_homes(scenario: &mut Scenario) {
     }
 }
 
+/// Makes a world crowded, and lets nodes die in it whose lines are recovered.
+fn recoveries(scenario: &mut Scenario) {
+    let mut draw = Draw(WorkloadRandom::for_stream(scenario.seed, RECOVERIES));
+    scenario.protocol = Protocol::Selcc;
+    scenario.settings.insert("survive".to_owned(), "on".to_owned());
+    scenario.compute_nodes = draw.between(4, 6) as usize;
+    scenario.memory_nodes = draw.between(1, 2) as usize;
+    scenario.workers = draw.between(1, 2) as usize;
+    scenario.tasks = draw.one_of(&[2, 4]);
+    scenario.operations = 40;
+    scenario.frames = draw.one_of(&[4, 8, 16]);
+    let lines = draw.one_of(&[1, 2, 4, 8]);
+    match &mut scenario.workload {
+        Workload::Lines(load) => {
+            (load.lines, load.writes) = (lines, draw.one_of(&[5, 10, 20, 40]));
+        }
+        Workload::Buffered(load) => load.lines = lines,
+        Workload::Locks(load) => load.lines = lines,
+        _ => {}
+    }
+    // A delay of a hand-over's operation on the word makes the time long in which a death leaves
+    // the new holder with the only copy.
+    scenario.faults = FaultPlan {
+        deaths: draw.between(1, 3) as u32,
+        told_us: draw.one_of(&[4, 50, 300]),
+        until_us: draw.one_of(&[100, 300]),
+        delay_one_in: draw.one_of(&[2, 4, 10]),
+        delay_us: draw.one_of(&[20, 100]),
+        fail_one_in: draw.one_of(&[0, 0, 30]),
+        repeat_one_in: draw.one_of(&[0, 0, 3]),
+        slow: draw.one_of(&[0, 0, 1, 2]),
+        pauses: draw.one_of(&[0, 0, 2]),
+        ..FaultPlan::default()
+    };
+}
+
 struct Draw(WorkloadRandom);
 
 impl Draw {
@@ -156,6 +200,9 @@ impl Scenario {
             settings: of.vary.draw(seed),
             ..Scenario::default()
         };
+        if of.recoveries {
+            recoveries(&mut scenario);
+        }
         if let Workload::Locks(load) = &mut scenario.workload
             && scenario.frames < LocksLoad::frames_to_look(scenario.workers * scenario.tasks)
         {
@@ -171,8 +218,10 @@ impl Scenario {
             WorkloadKind::Txn => draw.between(40, 160),
             _ => draw.between(200, 800),
         };
-        scenario.operations = (operations / tasks).max(5);
-        if of.faults {
+        if !of.recoveries || matches!(kind, WorkloadKind::Txn) {
+            scenario.operations = (operations / tasks).max(5);
+        }
+        if of.faults && !of.recoveries {
             scenario.faults = draw.faults(&scenario);
             departures(&mut scenario);
         }

@@ -134,11 +134,11 @@ impl<W: Work> Load for Shared<W> {
     }
 
     fn may_stay(&self) -> bool {
-        self.scenario.faults.may_fail_operations() && W::FINISHES
+        self.scenario.may_fail_operations() && W::FINISHES
     }
 
     fn keeps_locks(&self, node: usize) -> bool {
-        self.scenario.faults.may_fail_operations() && self.work.keeps_locks(node)
+        self.scenario.may_fail_operations() && self.work.keeps_locks(node)
     }
 
     fn take(&self) -> Record {

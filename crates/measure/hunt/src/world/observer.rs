@@ -202,7 +202,7 @@ impl Observer {
         Observer {
             seed: scenario.seed,
             may_fail: scenario.may_fail_operations(),
-            ends_locks: scenario.protocol.has_homes(),
+            ends_locks: scenario.protocol.has_homes() || scenario.recovers(),
             checks: scenario.checks,
             deadline: Duration::from_micros(scenario.deadline_us),
             margin: margin(&scenario.faults),
@@ -243,9 +243,9 @@ impl Observer {
         self.kernel.get().is_some()
     }
 
-    /// Whether a dead node may have had locks that have ended without its knowledge.
-    pub(crate) fn outlives_locks(&self) -> bool {
-        self.ends_locks && !self.gone.borrow().compute.is_empty()
+    /// Whether the node is dead and its locks may have ended without its knowledge.
+    pub(crate) fn outlives_locks_of(&self, node: usize) -> bool {
+        self.ends_locks && self.gone.borrow().compute.contains(&node)
     }
 
     // ---- failures -------------------------------------------------------------------------------

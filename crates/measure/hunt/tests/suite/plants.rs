@@ -77,12 +77,31 @@ fn a_recovery_without_one_of_its_rules_undoes_what_others_have_seen() {
     is_found(SeededBug::MendsByAddition, 10, &checks, recovering);
 }
 
+/// A crowded world in which nodes die and their lines are recovered, as `sim hunt --recoveries`
+/// draws it.
+fn crowded(seed: u64) -> Scenario {
+    let workloads = vec![WorkloadKind::Lines];
+    let choice = SwarmChoice { workloads, recoveries: true, ..SwarmChoice::default() };
+    Scenario::from_seed(seed, &choice)
+}
+
+/// A death comes between the grant of a hand-over or a downgrade and its operation on the word, or
+/// between a pledge and its report. Rare: about one crowded world in a hundred.
+#[test]
+fn what_a_dead_node_has_left_open_is_resolved_by_the_word() {
+    let checks = [WorldCheck::Linearizability, WorldCheck::Values, WorldCheck::Owners];
+    is_found(SeededBug::DropsOrphans, 2, &checks, |seed| crowded(seed + 8));
+    is_found(SeededBug::InheritsClean, 2, &checks, |seed| crowded(seed + 8));
+    is_found(SeededBug::RestoresPledges, 2, &checks, |seed| crowded(seed + 116));
+}
+
 /// The workloads besides `lines` that judge a recovery.
 #[test]
 fn a_recovery_that_undoes_what_others_have_seen_is_found_in_each_workload() {
     let workloads = [
         Workload::Memory(MemoryLoad::default()),
         Workload::Buffered(BufferedLoad::default()),
+        Workload::Locks(LocksLoad::default()),
         Workload::Ycsb(YcsbLoad::default()),
         Workload::Tree(TreeLoad::default()),
         Workload::Queue(QueueLoad::default()),

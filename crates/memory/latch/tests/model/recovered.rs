@@ -171,6 +171,14 @@ fn one_round_of_marks_takes_a_question_for_lost_that_is_not() {
     is_refuted(&setting, "each question is one");
 }
 
+/// The model has one request number. So a late answer counts for the question that was asked again.
+#[test]
+fn one_round_of_marks_lets_a_reader_in_beside_a_writer_if_numbers_repeat() {
+    let clients = [Client::writer(1), Client::writer(2).mortal(), Client::reader(3)];
+    let setting = breaching(&clients, Breach::OneRound);
+    is_refuted(&noticed(setting), "one writer or many readers");
+}
+
 /// A giver's report that comes after the round would settle a later grant.
 #[test]
 fn a_second_mark_beside_a_forward_in_doubt_leaves_a_report_behind() {

@@ -12,13 +12,20 @@
 //! | flag | its own line to write; reads the other line of the pair without a lock | the flags of a pair are never both set |
 //! | look | nothing; half of them wait for locks, half do not | all reads fit one order of all writes |
 //!
-//! In a world the workload also counts the owners of each lock. The count must show that a write
-//! lock has one owner and no reader beside the owner.
+//! In a world the workload also notes the owners of each lock. A write lock must have one owner and
+//! no reader beside the owner.
+//!
+//! A dead node may leave half a transfer, and a flag that it has cleared may be set again. So the
+//! transfers of dead nodes do not count in the sum, and pairs whose flags dead nodes have changed
+//! are not checked. The transfers of the others count whole.
 
 mod transactions;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
+use latchwork_coherence::AccessMode;
+use latchwork_runtime::Time;
 use latchwork_verbs::GlobalAddr;
 
 use super::client::{Client, Phase, Work};
@@ -29,9 +36,20 @@ use crate::scenario::LocksLoad;
 /// The workload.
 pub(super) struct Locks {
     load: LocksLoad,
-    /// The lock owners of each line, as far as this thread knows: the number of readers, or -1 for
-    /// a writer.
-    holders: RefCell<Vec<i64>>,
+    /// The lock owners of each line, as far as this thread knows: their nodes.
+    holders: RefCell<Vec<Vec<(usize, AccessMode)>>>,
+    /// What the writes of this thread have changed, by line.
+    changes: RefCell<BTreeMap<(usize, Stamp), Change>>,
+}
+
+/// What a write has changed.
+struct Change {
+    /// The node of the writer.
+    by: usize,
+    /// The stamp before.
+    over: Stamp,
+    amount: u64,
+    flag: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -44,7 +62,8 @@ pub(super) enum Kind {
 
 impl Locks {
     pub(super) fn new(load: &LocksLoad) -> Locks {
-        Locks { load: load.clone(), holders: RefCell::new(vec![0; load.lines as usize]) }
+        let holders = RefCell::new(vec![Vec::new(); load.lines as usize]);
+        Locks { load: load.clone(), holders, changes: RefCell::default() }
     }
 }
 
@@ -99,6 +118,10 @@ impl Work for Locks {
 
     fn merge(record: &mut LinesRecord, more: LinesRecord) {
         record.merge(more);
+    }
+
+    fn forget_unseen(record: &mut LinesRecord, dead: &BTreeMap<usize, Time>) {
+        record.forget_unseen(|node| dead.contains_key(&node));
     }
 
     fn judge(&self, record: &LinesRecord) -> CheckResult {

@@ -1,5 +1,6 @@
 //! The transactions of a task, its locks, and its accesses to lines.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use latchwork_verbs::Words;
 
 use super::super::client::Client;
 use super::super::lines::Stamp;
-use super::Locks;
+use super::{Change, Locks};
 use crate::WorldCheck;
 use crate::scenario::{LocksLoad, SeededBug};
 
@@ -41,7 +42,7 @@ impl Content {
     }
 }
 
-/// A lock that a transaction holds, with its count for the checks.
+/// A lock that a transaction holds, with its note for the checks.
 struct Held<'a> {
     client: &'a Client<Locks>,
     at: usize,
@@ -51,16 +52,23 @@ struct Held<'a> {
 }
 
 impl Held<'_> {
-    fn count(&self, change: impl FnOnce(&mut i64)) {
-        change(&mut self.client.of().holders.borrow_mut()[self.at]);
+    fn owner(&self) -> (usize, AccessMode) {
+        (self.client.process.node, self.mode)
+    }
+
+    /// Takes the note of this lock back.
+    fn forget(&self) {
+        let holders = &mut self.client.of().holders.borrow_mut()[self.at];
+        if let Some(at) = holders.iter().position(|other| *other == self.owner()) {
+            holders.swap_remove(at);
+        }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // The count changes before the lock is dropped, because another task may take the lock
-        // right after the drop.
-        self.count(|holders| *holders -= if self.mode == AccessMode::Shared { 1 } else { -1 });
+        // First, because another task may take the lock right after the drop.
+        self.forget();
         drop(self.lock.take());
     }
 }
@@ -171,7 +179,7 @@ impl Client<Locks> {
         let found =
             self.write(at, |content| content.flag = (1 - content.flag) & (1 - seen.flag)).await?;
         // `found` and `seen` are the flags at the time of the read.
-        if found.is_some_and(|found| found.flag + seen.flag > 1) {
+        if found.is_some_and(|found| found.flag + seen.flag > 1) && !self.has_lost_flags(at / 2) {
             let text =
                 format!("the flags of {} and {} are both set", self.root(at), self.root(other));
             self.wrong(WorldCheck::Linearizability, text);
@@ -258,20 +266,21 @@ impl Client<Locks> {
         Ok(Some(held))
     }
 
-    /// Counts a new lock of the line, and checks that no other owner excludes it.
+    /// Notes a new lock of the line, and checks that no other owner excludes it.
     fn holds(&self, held: &Held<'_>) {
-        let mut old = 0;
-        held.count(|holders| {
-            old = *holders;
-            *holders += if held.mode == AccessMode::Shared { 1 } else { -1 };
-        });
-        let alone = if held.mode == AccessMode::Shared { old >= 0 } else { old == 0 };
-        // A dead node keeps its locks under some protocols only.
-        let counts = !self.shared.observer.outlives_locks();
-        if !alone && counts && self.shared.observer.sees_all() {
-            let text = format!("{} was locked {:?} beside {old}", self.root(held.at), held.mode);
+        let observer = &self.shared.observer;
+        let mut holders = self.of().holders.borrow_mut();
+        let holders = &mut holders[held.at];
+        let excludes = |(node, mode): &&(usize, AccessMode)| {
+            let both_read = *mode == AccessMode::Shared && held.mode == AccessMode::Shared;
+            !both_read && !observer.outlives_locks_of(*node)
+        };
+        if let (Some(other), true) = (holders.iter().find(excludes), observer.sees_all()) {
+            let (line, (node, mode)) = (self.root(held.at), *other);
+            let text = format!("{line} was locked {:?} beside C{}, {mode:?}", held.mode, node + 1);
             self.wrong(WorldCheck::Owners, text);
         }
+        holders.push(held.owner());
     }
 
     async fn upgrade(&self, held: &mut Held<'_>) -> Result<bool, MemoryError> {
@@ -283,7 +292,7 @@ impl Client<Locks> {
         {
             return Ok(false);
         }
-        held.count(|holders| *holders -= 1);
+        held.forget();
         held.mode = AccessMode::Exclusive;
         self.holds(held);
         Ok(true)
@@ -320,6 +329,13 @@ impl Client<Locks> {
             guard.mark_dirty(0..FLAG + 8);
             guard.mark_dirty(last..last + 8);
             self.shared.observer.tell(guard.addr(), Some(content.stamp.bits()));
+            let change = Change {
+                by: self.process.node,
+                over: found.stamp,
+                amount: content.amount.wrapping_sub(found.amount),
+                flag: content.flag != found.flag,
+            };
+            self.of().changes.borrow_mut().insert((at, content.stamp), change);
             (found, content.stamp)
         });
         match write.await {
@@ -350,16 +366,50 @@ impl Client<Locks> {
     /// Checks the contents of all lines at one time: the sum of the amounts is 0, and no pair has
     /// both flags set.
     fn is_consistent(&self, all: &[Content]) {
-        let sum = all.iter().fold(0_u64, |sum, content| sum.wrapping_add(content.amount));
+        let sum = all.iter().enumerate().fold(0_u64, |sum, (at, content)| {
+            sum.wrapping_add(content.amount).wrapping_sub(self.left_by_the_dead(at, content.stamp))
+        });
         if sum != 0 {
             let text = format!("all amounts together are {}: {all:?}", sum as i64);
             self.wrong(WorldCheck::Linearizability, text);
         }
-        if let Some(pair) =
-            all.chunks(2).position(|pair| pair.iter().filter(|c| c.flag > 0).count() > 1)
-        {
+        let both = |pair: &[Content]| pair.iter().filter(|c| c.flag > 0).count() > 1;
+        let wrong = |(at, pair): &(usize, &[Content])| both(pair) && !self.has_lost_flags(*at);
+        if let Some((pair, _)) = all.chunks(2).enumerate().find(wrong) {
             let text = format!("both flags of pair {pair} are set: {all:?}");
             self.wrong(WorldCheck::Linearizability, text);
         }
+    }
+
+    /// The part of the line's amount that nodes have written that are dead by now.
+    fn left_by_the_dead(&self, at: usize, mut stamp: Stamp) -> u64 {
+        let (mut amount, gone) = (0_u64, self.lost());
+        if gone.is_empty() {
+            return 0;
+        }
+        let changes = self.of().changes.borrow();
+        while let Some(change) = changes.get(&(at, stamp)) {
+            if gone.contains_key(&change.by) {
+                amount = amount.wrapping_add(change.amount);
+            }
+            stamp = change.over;
+        }
+        amount
+    }
+
+    /// Whether a node that is dead by now has changed a flag of this pair.
+    fn has_lost_flags(&self, pair: usize) -> bool {
+        let gone = self.lost();
+        let of_pair = |(at, _): &(usize, Stamp)| at / 2 == pair;
+        let changes = self.of().changes.borrow();
+        changes
+            .iter()
+            .any(|(at, change)| of_pair(at) && change.flag && gone.contains_key(&change.by))
+    }
+
+    /// The dead nodes whose lines are recovered.
+    fn lost(&self) -> BTreeMap<usize, Time> {
+        let recovers = self.shared.scenario.recovers();
+        if recovers { self.shared.observer.gone() } else { BTreeMap::new() }
     }
 }

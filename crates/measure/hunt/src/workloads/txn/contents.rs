@@ -40,10 +40,10 @@ impl Contents {
 /// - At most one transaction has read a content and replaced it: no write is lost.
 ///
 /// `drawn` has the key of each head.
-pub(super) fn check(
+pub(super) fn check<'a>(
     drawn: &BTreeMap<u64, u64>,
     undone: &BTreeSet<u64>,
-    committed: &[Contents],
+    committed: impl IntoIterator<Item = &'a Contents>,
 ) -> Result<(), String> {
     let mut replaced = BTreeMap::new();
     for transaction in committed {

@@ -16,6 +16,7 @@ mod contents;
 mod judge;
 mod operation;
 mod rows;
+mod split;
 mod steps;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use std::time::Duration;
 use latchwork_cluster::Worker;
 use latchwork_coherence::{CoherentMemory, MemoryError};
 use latchwork_history::Recording;
+use latchwork_runtime::Time;
 use latchwork_txn::{
     Database, DatabaseId, NodeId, Table, TransactionNode, TransactionRules, TransactionSettings,
     TxnError,
@@ -79,7 +81,7 @@ impl Txn {
     pub(super) fn new(scenario: &Scenario, load: &TxnLoad) -> Txn {
         let defaults = TransactionSettings::default();
         // Rows that a dead node has locked stay locked, and more attempts would only take time.
-        let retry_for = match scenario.faults.may_fail_operations() {
+        let retry_for = match scenario.may_fail_operations() {
             true => Duration::from_micros(scenario.deadline_us),
             false => defaults.retry_for,
         };
@@ -156,8 +158,10 @@ impl Work for Txn {
         let gone = |node: usize| shared.observer.gone_since(node);
         let mut record = shared.record.borrow_mut();
         record.end(transactions.unwrap_or_default(), gone);
-        if !shared.scenario.faults.may_fail_operations() {
-            let health = shared.work.nodes.take().into_values().map(|node| node.health());
+        if !shared.scenario.may_fail_operations() {
+            let nodes = shared.work.nodes.take().into_iter();
+            let nodes = nodes.filter(|(node, _)| shared.observer.gone_since(*node).is_none());
+            let health = nodes.map(|(_, node)| node.health());
             record.ill.extend(health.filter(|health| !health.is_good()).map(|h| h.to_string()));
         }
     }
@@ -177,6 +181,10 @@ impl Work for Txn {
 
     fn merge(record: &mut TxnRecord, more: TxnRecord) {
         record.merge(more);
+    }
+
+    fn forget_unseen(record: &mut TxnRecord, dead: &BTreeMap<usize, Time>) {
+        record.may_be_undone(dead);
     }
 
     fn judge(&self, record: &TxnRecord) -> CheckResult {
@@ -246,8 +254,8 @@ impl Client<Txn> {
             let contents = load.await?;
             self.record(|record| {
                 record.drawn.extend(keys.iter().map(|&n| (u64::MAX - n, n)));
-                record.committed.push(contents);
             });
+            self.has_committed(contents);
         }
         Ok(database.root())
     }
@@ -284,6 +292,8 @@ fn rules(plant: Option<SeededBug>) -> TransactionRules {
             TransactionRules { rows_are_validated: false, ..all }
         }
         Some(SeededBug::DropsReadLocks) => TransactionRules { keeps_read_locks: false, ..all },
+        Some(SeededBug::LosesEntries) => TransactionRules { entries_persist: false, ..all },
+        Some(SeededBug::KeepsAbandonedRows) => TransactionRules { abandoned_rows_go: false, ..all },
         Some(SeededBug::IgnoresReadTimestamps) => {
             TransactionRules { read_timestamps_count: false, ..all }
         }

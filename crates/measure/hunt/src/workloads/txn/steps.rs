@@ -8,6 +8,7 @@ use latchwork_coherence::CoherentMemory;
 use latchwork_txn::{Range, Transaction, TxnError};
 
 use super::contents::Contents;
+use super::judge::Committed;
 use super::operation::{Operation, Step};
 use super::rows::{self, BUCKETS, Content, HEAD};
 use super::{ACCESSES_MAX, Txn};
@@ -135,9 +136,10 @@ impl Client<Txn> {
 
     /// Notes what a transaction has read and written that has committed. A node that is gone cannot
     /// know this: see [`TxnRecord::end`](super::judge::TxnRecord::end).
-    fn has_committed(&self, contents: Contents) {
+    pub(super) fn has_committed(&self, contents: Contents) {
         if self.shared.observer.gone_since(self.member.node).is_none() {
-            self.record(|record| record.committed.push(contents));
+            let (node, at) = (self.member.node, self.now());
+            self.record(|record| record.committed.push(Committed { node, at, contents }));
         }
     }
 
