@@ -460,9 +460,9 @@ fn an_access_that_waits_for_another_node_ends_soon_after_the_lease() {
         let need = Need { addr: made.expect("no worker fails")[0], mode: AccessMode::Exclusive };
         let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
-            let (is_held, is_over) = (&is_held, &is_over);
-            scope.spawn(|| {
-                let held = holder.run(|member| async move {
+            let (is_held, is_over, node) = (&is_held, &is_over, &holder);
+            scope.spawn(move || {
+                let held = node.run(|member| async move {
                     let lock = member.memory.lock(need).await.expect("no fault");
                     assert!(matches!(lock, LockOutcome::Got(_)), "no other lock is there");
                     is_held.store(true, Ordering::Release);

@@ -108,9 +108,11 @@ mod tests {
     const LIVING: u16 = 0;
     const DEAD: u16 = 1;
 
-    /// The transactions, each with its node, its commit timestamp, what it reads and the rows that
-    /// it writes with an entry each.
-    fn history(of: &[(u16, u64, &[(u8, u64)], &[u8])]) -> Vec<RecordedTransaction> {
+    /// A transaction: its node, its commit timestamp, what it reads, and the rows that it writes
+    /// with an entry each.
+    type Done<'a> = (u16, u64, &'a [(u8, u64)], &'a [u8]);
+
+    fn history(of: &[Done<'_>]) -> Vec<RecordedTransaction> {
         let recording = Recording::memory(0);
         let recorder = recording.recorder();
         for (at, (node, cts, reads, writes)) in (0..).zip(of) {
@@ -125,7 +127,7 @@ mod tests {
         recording.history().transactions
     }
 
-    fn parts(of: &[(u16, u64, &[(u8, u64)], &[u8])]) -> Vec<(bool, Vec<u8>)> {
+    fn parts(of: &[Done<'_>]) -> Vec<(bool, Vec<u8>)> {
         let transactions = history(of);
         let is_dead = |one: &RecordedTransaction| one.id.node == DEAD;
         let seen = Seen::new(&transactions, is_dead);
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn rows_of_a_dead_node_are_there_if_a_living_node_has_read_them() {
-        let wrote: (u16, u64, &[(u8, u64)], &[u8]) = (DEAD, 64, &[(1, 0)], &[1, 2]);
+        let wrote: Done<'_> = (DEAD, 64, &[(1, 0)], &[1, 2]);
         assert_eq!(parts(&[wrote]), [(false, vec![1, 2])]);
         assert_eq!(parts(&[wrote, (LIVING, 128, &[(2, 64)], &[])])[0], (true, vec![2]));
         assert_eq!(parts(&[wrote, (LIVING, 128, &[(2, 64)], &[])])[1], (false, vec![1]));
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(parts(&[wrote, (DEAD, 128, &[(1, 64)], &[])]), [(false, vec![1, 2])]);
         assert_eq!(parts(&[wrote, (LIVING, 128, &[(1, 0)], &[1])]), [(false, vec![1, 2])]);
         // A later version of the same node is there.
-        let later: (u16, u64, &[(u8, u64)], &[u8]) = (DEAD, 128, &[], &[1]);
+        let later: Done<'_> = (DEAD, 128, &[], &[1]);
         let all = parts(&[wrote, later, (LIVING, 192, &[(1, 128)], &[])]);
         assert_eq!(all, [(true, vec![1]), (false, vec![2]), (true, vec![1])]);
     }
