@@ -74,7 +74,7 @@ fn one_command_line_is_one_world_and_another_seed_another() {
     assert_ne!(document(&format!("{shape} --seed 7"))["event_hash"], one["event_hash"]);
 }
 
-/// The throughput of one seed varies by more than the price. So it is the price of all runs.
+/// The throughput of one seed varies by 6 %, more than the price. So it is the price of all runs.
 #[test]
 fn surviving_deaths_costs_at_most_three_percent() {
     let seconds = |survive: &str| -> f64 {
@@ -88,7 +88,7 @@ fn surviving_deaths_costs_at_most_three_percent() {
             let document = document(&format!("{simulated} {shape} --set survive={survive}"));
             document["elapsed_s"].as_f64().expect("a time")
         };
-        [1, 2, 3].into_iter().map(|seed| of(2, seed) + of(8, seed)).sum()
+        (1..=5).map(|seed| of(2, seed) + of(8, seed)).sum()
     };
     let (off, on) = (seconds("off"), seconds("on"));
     assert!(off >= 0.97 * on, "{on} s instead of {off} s");

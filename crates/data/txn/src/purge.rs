@@ -11,18 +11,14 @@
 //!    the read timestamp of its page (see [`LeafStamp`](latchwork_blink::LeafStamp)).
 //!
 //! If another transaction has locked the line, the purge tries the piece again later.
-//!
-//! Where a death may return lines to older versions, memory has the tombstone before the entries
-//! go, and the leaves before the tuple goes: see `entries_persist`.
 
 use latchwork_cache::Hint;
 use latchwork_coherence::{AccessMode, LineLocks, LockOutcome, Need};
 use latchwork_strict::strict_assert;
-use latchwork_verbs::GlobalAddr;
 
 use crate::heap::{Patience, Reading, SeenRow};
 use crate::purge_piece::{Left, Purge, What};
-use crate::{Database, Table, TxnError};
+use crate::{Database, TxnError};
 
 /// The maximum number of pieces that a commit tries to remove, unless more than [`WAITING`] wait.
 const AT_ONCE: usize = 16;
@@ -94,16 +90,11 @@ impl<M: LineLocks> Database<M> {
         if let (What::Row(cts), Some((at, read))) = (*what, tombstone)
             && at == cts
         {
-            self.persist_before_purge(need.addr).await?;
             for (index, entry) in entries {
                 let tree = table.tree(usize::from(*index));
                 tree.remove_stamped(entry, &bits, read.0, cts.0).await?;
             }
             table.tree(0).remove_stamped(key, &bits, read.0, cts.0).await?;
-            for (index, entry) in entries {
-                self.persist_leaf(table, usize::from(*index), entry).await?;
-            }
-            self.persist_leaf(table, 0, key).await?;
             heap.erase(*id, key, false, Patience::NoWait).await?;
             return Ok(true);
         }
@@ -121,7 +112,6 @@ impl<M: LineLocks> Database<M> {
             // A transaction is adding the pending row, and may have taken the entries over.
             return Ok(false);
         }
-        self.persist_before_purge(need.addr).await?;
         for (index, entry) in entries {
             let leads_here = matches!(seen, SeenRow::Live(_))
                 && table.index_key(usize::from(*index), key, &row, &mut now).is_ok()
@@ -137,32 +127,6 @@ impl<M: LineLocks> Database<M> {
             }
         }
         Ok(true)
-    }
-}
-
-impl<M: LineLocks> Database<M> {
-    /// Persists a home line before entries go that lead there. Otherwise the death of this node may
-    /// return the row without them.
-    async fn persist_before_purge(&self, home: GlobalAddr) -> Result<(), TxnError> {
-        match self.node().settings().rules.entries_persist {
-            true => Ok(self.memory().persist(home).await?),
-            false => Ok(()),
-        }
-    }
-
-    /// Persists the leaf in which a key of an index stands or would stand. Does nothing where
-    /// nothing is to be saved: see [`persists`](latchwork_coherence::CoherentMemory::persists).
-    pub(crate) async fn persist_leaf(
-        &self,
-        table: &Table<M>,
-        index: usize,
-        key: &[u8],
-    ) -> Result<(), TxnError> {
-        if !self.memory().persists() || !self.node().settings().rules.entries_persist {
-            return Ok(());
-        }
-        let (_, leaf) = table.tree(index).get_stamped(key, |_| ()).await?;
-        Ok(self.memory().persist(leaf.addr).await?)
     }
 }
 

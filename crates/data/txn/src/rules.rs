@@ -15,10 +15,6 @@ pub struct TransactionRules {
     pub read_timestamps_count: bool,
     /// A pending row whose node has ended is erased.
     pub abandoned_rows_go: bool,
-    /// Memory has the entries of a row before other nodes can read the row, a deletion before its
-    /// entries go, and the leaves without them before the tombstone goes. So the death of a node
-    /// leaves no row that one index shows and another one does not.
-    pub entries_persist: bool,
 }
 
 impl TransactionRules {
@@ -29,7 +25,6 @@ impl TransactionRules {
         keeps_read_locks: true,
         read_timestamps_count: true,
         abandoned_rows_go: true,
-        entries_persist: true,
     };
 }
 

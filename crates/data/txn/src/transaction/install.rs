@@ -59,7 +59,6 @@ impl<M: LineLocks> State<M> {
     ) -> Result<(), TxnError> {
         // Read locks are no longer needed: the transaction takes no further lock.
         self.locks.retain(|held| held.mode == AccessMode::Exclusive);
-        self.persist_entries(database).await?;
         let State { writes, tables, arena, .. } = self;
         for write in writes.iter_mut().filter(|write| !write.installed) {
             let (Some((id, was)), Some(prepared)) = (write.base.named(), &mut write.prepared)

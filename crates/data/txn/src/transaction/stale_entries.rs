@@ -57,25 +57,7 @@ impl<M: LineLocks> State<M> {
                 let index = usize::from(index);
                 if ordered || table.is_unique(index) {
                     table.tree(index).raise_removed(&entry, cts.0).await?;
-                    database.persist_leaf(table, index, &entry).await?;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// Persists the leaves with the entries that this commit has made, before any other node can
-    /// read its rows. Rows with one index are read by that index only, so such a row and its entry
-    /// may come back each by itself.
-    pub(super) async fn persist_entries(&self, database: &Database<M>) -> Result<(), TxnError> {
-        if !database.memory().persists() {
-            return Ok(());
-        }
-        for entry in &self.entries {
-            let table = self.table(self.writes[entry.write as usize].table);
-            if table.secondaries() > 0 {
-                let key = self.bytes(&entry.key);
-                database.persist_leaf(table, usize::from(entry.index), key).await?;
             }
         }
         Ok(())

@@ -119,16 +119,14 @@ pub enum SeededBug {
     DropsReadLocks,
     /// A write under timestamp ordering ignores that a later transaction has read the row.
     IgnoresReadTimestamps,
-    /// A new row of a dead node's open transaction stays a conflict. This bug and the next have an
-    /// effect only with the setting `survive`.
+    /// A new row of a dead node's open transaction stays a conflict. Has an effect only with the
+    /// setting `survive`.
     KeepsAbandonedRows,
-    /// Transactions do not persist the entries of rows with several indexes.
-    LosesEntries,
 }
 
 impl SeededBug {
     /// All seeded bugs.
-    pub const ALL: [SeededBug; 51] = [
+    pub const ALL: [SeededBug; 50] = [
         SeededBug::NoSettling,
         SeededBug::NoRegisteredWait,
         SeededBug::NoBinding,
@@ -179,7 +177,6 @@ impl SeededBug {
         SeededBug::DropsReadLocks,
         SeededBug::IgnoresReadTimestamps,
         SeededBug::KeepsAbandonedRows,
-        SeededBug::LosesEntries,
     ];
 
     pub(super) fn change(self, config: &mut ClusterConfig) {

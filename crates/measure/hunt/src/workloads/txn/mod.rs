@@ -292,7 +292,6 @@ fn rules(plant: Option<SeededBug>) -> TransactionRules {
             TransactionRules { rows_are_validated: false, ..all }
         }
         Some(SeededBug::DropsReadLocks) => TransactionRules { keeps_read_locks: false, ..all },
-        Some(SeededBug::LosesEntries) => TransactionRules { entries_persist: false, ..all },
         Some(SeededBug::KeepsAbandonedRows) => TransactionRules { abandoned_rows_go: false, ..all },
         Some(SeededBug::IgnoresReadTimestamps) => {
             TransactionRules { read_timestamps_count: false, ..all }
