@@ -84,9 +84,8 @@ impl Args for SettingFlags {
             };
             let value = default.setting(setting.name).unwrap_or_default();
             let value = match setting.name {
-                // `ClusterFlags::config` has these defaults.
+                // `ClusterFlags::config` has this default.
                 "survive" => "off; with --join on, under selcc and sel".to_owned(),
-                "deadline" => format!("{value}; with --join and survive, member-lease more"),
                 _ => value,
             };
             let help = format!("{} [default: {value}]", setting.help);
