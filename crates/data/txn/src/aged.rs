@@ -15,6 +15,9 @@
 //!   [`elder_for`](crate::TransactionSettings::elder_for) increments `served` itself. So an aged
 //!   transaction that is slow, or whose node is dead, delays the others for about that time. That
 //!   aged transaction loses its place, and nothing else.
+//! - The root line has the signatures of the nodes with the last places. If a node [has
+//!   ended](latchwork_coherence::CoherentMemory::has_ended), its place is passed at once. A later
+//!   place may have replaced the signature: then the place is passed too late, or too early.
 //! - The line may be out of reach, for example because a dead node owns it. One access to the line
 //!   waits at most `elder_for`. After such a wait the worker ignores the queue for
 //!   [`retry_for`](crate::TransactionSettings::retry_for): its transactions do not wait for aged
@@ -31,13 +34,18 @@ use latchwork_runtime::Time;
 use latchwork_strict::strict_assert;
 
 use crate::Database;
-use crate::database::words::{DRAWN, SERVED};
+use crate::database::words::{DRAWN, OWNERS, PLACES, SERVED};
 
 /// The pause between two reads of the queue is random. Its upper bound begins at `LOOK` and doubles
 /// with each read, up to `LOOK_MAX`.
 const LOOK: Duration = Duration::from_micros(2);
 const LOOK_MAX: Duration = Duration::from_micros(64);
 const _: () = assert!(LOOK.as_nanos() > 0 && LOOK.as_nanos() <= LOOK_MAX.as_nanos());
+
+/// The word with the signature of the node that has this place.
+fn owner_of(place: u64) -> usize {
+    OWNERS + (place % PLACES as u64) as usize
+}
 
 /// A place in the queue. Dropping this value without [`leave`](Place::leave) spawns a task that
 /// leaves the queue.
@@ -79,10 +87,16 @@ impl<M: LineLocks> Database<M> {
         if self.looks_away() {
             return None;
         }
+        let signature = self.memory().signature();
         let draw = |line: &mut WriteGuard<'_>| {
             let number = line.words().word(DRAWN);
             line.words().set_word(DRAWN, number.wrapping_add(1));
             line.mark_dirty(8 * DRAWN..8 * DRAWN + 8);
+            let owner = owner_of(number);
+            if line.words().word(owner) != signature {
+                line.words().set_word(owner, signature);
+                line.mark_dirty(8 * owner..8 * owner + 8);
+            }
             number
         };
         // `write` returns in the same poll in which `draw` runs, so dropping this future loses no
@@ -128,8 +142,12 @@ impl<M: LineLocks> Database<M> {
         let mut seen: Option<(u64, Time)> = None;
         let mut apart = LOOK;
         loop {
-            let look = |line: latchwork_verbs::Words<'_>| (line.word(DRAWN), line.word(SERVED));
-            let (drawn, served) = self.in_time(self.memory().read(self.root(), look)).await?;
+            let look = |line: latchwork_verbs::Words<'_>| {
+                let served = line.word(SERVED);
+                (line.word(DRAWN), served, line.word(owner_of(served)))
+            };
+            let looked = self.in_time(self.memory().read(self.root(), look)).await?;
+            let (drawn, served, owner) = looked;
             let now = handle.now();
             let over = number.map_or(drawn == served, |number| served >= number);
             if over || now >= until {
@@ -142,7 +160,8 @@ impl<M: LineLocks> Database<M> {
                     now
                 }
             };
-            if now >= since + self.node().settings().elder_for {
+            let is_late = now >= since + self.node().settings().elder_for;
+            if is_late || self.memory().has_ended(owner) {
                 self.pass_on(served).await?;
             }
             let nanos = handle.random_below(apart.as_nanos() as u64).max(1);

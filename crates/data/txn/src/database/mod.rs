@@ -34,7 +34,7 @@ use latchwork_wal::{CommitMode, DatabaseId, NodeId, TableId};
 
 use self::block::Block;
 pub(crate) use self::definition::{definition, read_definition};
-use self::words::{DRAWN, MAGIC, SERVED, TABLES, TIMESTAMPS, VERSION};
+use self::words::{DRAWN, MAGIC, OWNERS, PLACES, TABLES, TIMESTAMPS, VERSION};
 use crate::location_cache::Places;
 use crate::node::Worker;
 use crate::purge_piece::{Left, Purge};
@@ -121,7 +121,7 @@ impl<M: LineLocks> Database<M> {
         let Some(tables) = definitions.roots().next() else {
             return Err(TxnError::NoDatabase { root });
         };
-        let mut words = [0; SERVED + 1];
+        let mut words = [0; OWNERS + PLACES];
         let scheme = node.settings().scheme.code();
         let known = [MAGIC, VERSION, id.0, tables.bits(), counters.bits(), scheme];
         words[..known.len()].copy_from_slice(&known);

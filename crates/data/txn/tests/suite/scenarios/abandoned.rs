@@ -2,7 +2,9 @@
 //! nodes have met these rows before, so the recovery takes nothing back of them.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
+use latchwork_coherence::CoherentMemory;
 use latchwork_txn::{Conflict, Prepared, Range, Scheme, TxnError};
 
 use crate::scenarios::stage::{Part, Stage, row};
@@ -176,6 +178,42 @@ fn a_pending_row_of_a_node_that_may_return_is_a_conflict() {
         assert!(finds(&stage, A, 1).is_err(), "{scheme}");
         stage.on(B, async move |_| pending.abort().await);
         assert_eq!(finds(&stage, A, 1), Ok(false), "{scheme}");
+        stage.finish();
+    }
+}
+
+/// The node has two places in the queue of aged transactions. Others have seen the queue, so it
+/// stays as it is.
+#[test]
+fn no_transaction_waits_for_an_aged_one_of_a_node_that_has_ended() {
+    for scheme in Scheme::ALL {
+        let stage = Stage::surviving(scheme, 3);
+        let aged = stage.on(B, async move |part: Part| {
+            let mut aged = [part.database.retry(), part.database.retry()];
+            for retry in &mut aged {
+                while !retry.is_aged() {
+                    retry.met(Conflict::Locked).await.expect("it is not tried for long");
+                }
+            }
+            aged
+        });
+        let waits_for_its_turn = |node: usize| {
+            stage.start(node, async move |part: Part| {
+                let begin = part.memory.handle().now();
+                let mut retry = part.database.retry();
+                retry.met(Conflict::Locked).await.expect("the first one");
+                retry.turn().await;
+                part.memory.handle().now() - begin
+            })
+        };
+        let waits = [waits_for_its_turn(A), waits_for_its_turn(C)];
+        stage.pass(Duration::from_millis(1));
+        stage.kill_and_recover(B);
+        std::mem::forget(aged);
+        for waited in waits.map(|task| stage.end(task)) {
+            assert!(waited > Duration::from_millis(1), "{scheme}: nobody was in the way");
+            assert!(waited < Duration::from_millis(4), "{scheme}: {waited:?}");
+        }
         stage.finish();
     }
 }
