@@ -259,25 +259,9 @@ impl Scenario {
     }
 
     /// Whether the lines of dead nodes are recovered, so that no operation of a survivor may fail.
-    /// A node that only loses its lease goes on to read its cache, which is no part of the recovery
-    /// yet.
     pub(crate) fn recovers(&self) -> bool {
-        let plan = &self.faults;
         let survives = self.settings.get("survive").is_some_and(|value| value == "on");
-        let is_judged = matches!(
-            self.workload,
-            Workload::Lines(_)
-                | Workload::Buffered(_)
-                | Workload::Locks(_)
-                | Workload::Memory(_)
-                | Workload::Ycsb(_)
-                | Workload::Tree(_)
-                | Workload::Queue(_)
-                | Workload::Rtree(_)
-                | Workload::Txn(_)
-        );
-        let is_kept = plan.lapses == 0 && !self.loses_memory();
-        survives && !self.protocol.has_homes() && is_judged && is_kept && plan.told_us > 0
+        survives && !self.protocol.has_homes() && !self.loses_memory() && self.faults.told_us > 0
     }
 
     /// The length in bytes up to which a WRITE is whole, if its sender dies or its connection
@@ -289,8 +273,11 @@ impl Scenario {
 
     /// Whether operations may fail, because the protocol cannot hide some of the faults.
     pub(crate) fn may_fail_operations(&self) -> bool {
-        let deaths = if self.recovers() { 0 } else { self.faults.deaths };
-        FaultPlan { deaths, ..self.faults.clone() }.may_fail_operations()
+        let plan = self.faults.clone();
+        match self.recovers() {
+            true => FaultPlan { deaths: 0, lapses: 0, ..plan }.may_fail_operations(),
+            false => plan.may_fail_operations(),
+        }
     }
 
     /// The number of operations of all tasks.

@@ -158,6 +158,8 @@ fn recoveries(scenario: &mut Scenario) {
         pauses: draw.one_of(&[0, 0, 2]),
         ..FaultPlan::default()
     };
+    let plan = &mut scenario.faults;
+    plan.lapses = draw.one_of(&[0, 0, 1]).min(scenario.compute_nodes as u32 - 1 - plan.deaths);
 }
 
 struct Draw(WorkloadRandom);
@@ -231,20 +233,14 @@ impl Scenario {
         scenario
     }
 
-    /// Where lines of dead nodes are recovered, nodes die in place of those that lose their lease,
-    /// and accesses have the time to wait for the recovery. Where the workload does not know that
-    /// writes which no other node has seen may be missing, no line is recovered.
+    /// Where lines of dead nodes are recovered, accesses have the time to wait for the recovery.
+    /// Where the recovery cannot be judged, no line is recovered.
     pub fn settle_deaths(&mut self) {
-        let plan = &mut self.faults;
-        if plan.departures() == 0 || !self.settings.contains_key("survive") {
+        if self.faults.departures() == 0 || !self.settings.contains_key("survive") {
             return;
         }
-        let deaths = plan.departures();
-        let (lapses_before, deaths_before) = (plan.lapses, plan.deaths);
-        (plan.deaths, plan.lapses) = (deaths, 0);
         if !self.recovers() {
             self.settings.remove("survive");
-            (self.faults.lapses, self.faults.deaths) = (lapses_before, deaths_before);
         }
         self.deadline_us = patience(self);
     }

@@ -300,7 +300,8 @@ impl Observer {
                 let explained = error.of_fabric().is_none_or(|error| {
                     !self.sees_all() || self.gone.borrow().explains(process.node, error)
                 });
-                if self.may_fail && explained && error.is_clean() {
+                let may_fail = self.may_fail || self.has_lapsed(process.node);
+                if may_fail && explained && error.is_clean() {
                     self.clean_errors.set(self.clean_errors.get() + 1);
                 } else {
                     let check =

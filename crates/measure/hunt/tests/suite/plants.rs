@@ -79,8 +79,8 @@ fn a_recovery_without_one_of_its_rules_undoes_what_others_have_seen() {
 
 /// A crowded world in which nodes die and their lines are recovered, as `sim hunt --recoveries`
 /// draws it.
-fn crowded(seed: u64) -> Scenario {
-    let workloads = vec![WorkloadKind::Lines];
+fn crowded(kind: WorkloadKind, seed: u64) -> Scenario {
+    let workloads = vec![kind];
     let choice = SwarmChoice { workloads, recoveries: true, ..SwarmChoice::default() };
     Scenario::from_seed(seed, &choice)
 }
@@ -90,9 +90,10 @@ fn crowded(seed: u64) -> Scenario {
 #[test]
 fn what_a_dead_node_has_left_open_is_resolved_by_the_word() {
     let checks = [WorldCheck::SequentialConsistency, WorldCheck::Values, WorldCheck::Owners];
-    is_found(SeededBug::DropsOrphans, 2, &checks, |seed| crowded(seed + 78));
-    is_found(SeededBug::InheritsClean, 2, &checks, |seed| crowded(seed + 78));
-    is_found(SeededBug::RestoresPledges, 2, &checks, |seed| crowded(seed + 45));
+    let lines = |seed| crowded(WorkloadKind::Lines, seed);
+    is_found(SeededBug::DropsOrphans, 2, &checks, |seed| lines(seed + 78));
+    is_found(SeededBug::InheritsClean, 2, &checks, |seed| lines(seed + 78));
+    is_found(SeededBug::RestoresPledges, 2, &checks, |seed| lines(seed + 45));
 }
 
 /// The workloads besides `lines` that judge a recovery.
@@ -111,6 +112,15 @@ fn a_recovery_that_undoes_what_others_have_seen_is_found_in_each_workload() {
         let in_it = |seed| Scenario { workload: workload.clone(), ..recovering(seed) };
         is_found(SeededBug::KeepsChanges, 30, &JUDGED, in_it);
     }
+    let transactions = |seed| crowded(WorkloadKind::Txn, seed);
+    is_found(SeededBug::KeepsChanges, 30, &JUDGED, transactions);
+}
+
+/// A transaction meets a row that a dead node has left pending, at each of its attempts.
+#[test]
+fn rows_of_dead_nodes_that_stay_pending_hold_transactions_up() {
+    let transactions = |seed| crowded(WorkloadKind::Txn, seed + 134);
+    is_found(SeededBug::KeepsAbandonedRows, 1, &[WorldCheck::Starvation], transactions);
 }
 
 /// The checks that an undone line fails.

@@ -4,7 +4,8 @@
 //!
 //! 1. Until a node dies nothing of it is missing. So its transactions count as those of any node.
 //! 2. From then on a part of what it wrote may be missing, row by row: [`split`]. The transactions
-//!    of living nodes are whole.
+//!    of living nodes are whole. An entry of another index may be missing although its row is
+//!    there, so scans of other indexes do not count any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use latchwork_history::{
 use latchwork_runtime::Time;
 
 use super::contents::{self, Contents};
-use super::split::Seen;
+use super::split::{Seen, drop_scans_of_indexes};
 use crate::WorldCheck;
 use crate::checks::{CheckResult, Verdict};
 
@@ -97,9 +98,16 @@ impl TxnRecord {
         is_dead: impl Fn(usize) -> bool,
     ) -> CheckResult {
         let seen = Seen::new(&transactions, |one| is_dead(one.id.node.into()));
-        let split = |one: RecordedTransaction| match is_dead(one.id.node.into()) {
+        let deaths = self.dead.iter().filter(|(node, _)| is_dead(**node));
+        let first = deaths.map(|(_, since)| since.as_nanos()).min();
+        let split = |mut one: RecordedTransaction| match is_dead(one.id.node.into()) {
             true => seen.split(&one),
-            false => vec![one],
+            false => {
+                if first.is_some_and(|first| first < one.end) {
+                    drop_scans_of_indexes(&mut one);
+                }
+                vec![one]
+            }
         };
         let transactions = transactions.into_iter().flat_map(split).collect();
         let history = TransactionHistory { base: 0, transactions };

@@ -81,9 +81,10 @@ impl Txn {
     pub(super) fn new(scenario: &Scenario, load: &TxnLoad) -> Txn {
         let defaults = TransactionSettings::default();
         // Rows that a dead node has locked stay locked, and more attempts would only take time.
-        let retry_for = match scenario.may_fail_operations() {
-            true => Duration::from_micros(scenario.deadline_us),
-            false => defaults.retry_for,
+        let retry_for = match scenario.plant {
+            Some(SeededBug::KeepsAbandonedRows) => Duration::from_millis(20),
+            _ if scenario.may_fail_operations() => Duration::from_micros(scenario.deadline_us),
+            _ => defaults.retry_for,
         };
         let settings = TransactionSettings {
             scheme: load.scheme,

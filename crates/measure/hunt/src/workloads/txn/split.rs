@@ -71,6 +71,15 @@ impl Seen {
     }
 }
 
+/// Takes the scans of indexes other than the primary one out of a transaction.
+pub(super) fn drop_scans_of_indexes(one: &mut RecordedTransaction) {
+    let counts = |operation: &RecordedOperation| match operation {
+        RecordedOperation::Scan(scan) => scan.table == scan.table & TABLE,
+        _ => true,
+    };
+    one.operations.retain(counts);
+}
+
 /// The rows and the entries that a transaction has written.
 fn written(one: &RecordedTransaction) -> impl Iterator<Item = Row<'_>> {
     one.operations.iter().filter_map(|operation| match operation {
