@@ -257,7 +257,7 @@ impl SimFabric {
         Some(self.world.memory.borrow().get(usize::from(node.0))?.memory.clone())
     }
 
-    fn known(&self, node: ComputeNodeId) -> Result<Rc<Node>, SetupError> {
+    pub(crate) fn known(&self, node: ComputeNodeId) -> Result<Rc<Node>, SetupError> {
         self.world.node(node).ok_or(SetupError::UnknownNode(node))
     }
 }

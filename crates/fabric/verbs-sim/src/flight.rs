@@ -206,8 +206,8 @@ impl Flight {
             return self.lose_target();
         }
         // The error is the same when the target has fenced the poster, and when the poster has
-        // forgotten the target.
-        if self.lane.there.host.keeps_out(self.lane.own.id) || self.lane.is_given_up() {
+        // forgotten the target or has not admitted it.
+        if self.lane.is_barred() {
             return self.lose_target();
         }
         match self.cut {
@@ -234,8 +234,11 @@ impl Flight {
         let was_next = self.cut.is_none_or(|cut| request < cut);
         let to_memory = matches!(self.batch.target, Target::Memory(_));
         // Nothing takes effect behind a fence, not even in part.
-        let is_fenced = self.lane.there.host.keeps_out(self.lane.own.id);
-        if is_long && was_next && to_memory && !is_fenced { Fate::Torn } else { Fate::Never }
+        if is_long && was_next && to_memory && !self.lane.is_fenced() {
+            Fate::Torn
+        } else {
+            Fate::Never
+        }
     }
 
     fn lose_target(&mut self) -> Fate {
@@ -405,7 +408,12 @@ impl Flight {
         let start = if piece == 0 { 0 } else { ends[piece - 1] as usize * WORD };
         let range = start..ends[piece] as usize * WORD;
         strict_assert!(range.start <= range.end, "a piece ends before it begins");
-        if let WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } = what {
+        if matches!(what, WorkRequest::Write { .. }) && self.lane.own.replaced.get() {
+            // Nothing of a replaced node takes effect, not even the rest of a WRITE that has begun.
+            self.error = Some(VerbError::Disconnected { target: self.batch.target });
+        } else if let WorkRequest::Read { remote, local } | WorkRequest::Write { remote, local } =
+            what
+        {
             kernel.note(PIECE, remote + range.start as u64, range.len() as u64);
             self.copy(request, remote, local, range);
         }

@@ -38,7 +38,8 @@
 //! [`Faults`] are random: delayed batches, lost or duplicated messages, batches that a failing
 //! connection cuts off. Other faults are calls of the test. These calls disconnect, kill or slow
 //! down compute nodes, and lose memory nodes. One node can forget another node
-//! ([`SimFabric::remove_peer`]) or fence it ([`SimFabric::keep_out`]).
+//! ([`SimFabric::remove_peer`]) or fence it ([`SimFabric::keep_out`]). A new node can join under
+//! the id of a lost node ([`SimFabric::replace`]).
 //!
 //! # Example
 //!
@@ -72,6 +73,7 @@ mod nic;
 mod node;
 mod passing;
 mod profile;
+mod replacing;
 mod send_queue;
 mod sight;
 mod steps;

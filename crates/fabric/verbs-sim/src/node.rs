@@ -40,6 +40,10 @@ impl Host {
         self.kept_out.set(self.kept_out.get() | bit(node));
     }
 
+    pub(crate) fn admit(&self, node: ComputeNodeId) {
+        self.kept_out.set(self.kept_out.get() & !bit(node));
+    }
+
     pub(crate) fn keeps_out(&self, node: ComputeNodeId) -> bool {
         self.kept_out.get() & bit(node) != 0
     }
@@ -68,6 +72,10 @@ pub(crate) struct Node {
     pub(crate) dead: Cell<bool>,
     /// The compute nodes that this node has forgotten, one bit for each.
     pub(crate) removed: Cell<u64>,
+    /// The replaced compute nodes whose successors this node has not admitted, one bit for each id.
+    pub(crate) unadmitted: Cell<u64>,
+    /// Whether another node has joined under this node's id.
+    pub(crate) replaced: Cell<bool>,
 }
 
 impl Node {
@@ -79,6 +87,8 @@ impl Node {
             regions: RefCell::default(),
             dead: Cell::new(false),
             removed: Cell::new(0),
+            unadmitted: Cell::new(0),
+            replaced: Cell::new(false),
         })
     }
 

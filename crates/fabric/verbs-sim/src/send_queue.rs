@@ -32,11 +32,16 @@ pub(crate) struct Lane {
     pub(crate) queue_pairs: QueuePairs,
     /// Whether a batch of this send queue has failed with `Disconnected`.
     pub(crate) lost: Cell<bool>,
+    /// Whether the posting node had not admitted the target when the send queue was opened. No
+    /// request on this send queue ever begins.
+    is_refused: bool,
 }
 
 impl Lane {
     fn new(own: &Rc<Node>, there: There, completions: &Rc<Completions>) -> Self {
+        let is_refused = there.node.as_ref().is_some_and(|there| !own.admits(there.id));
         Lane {
+            is_refused,
             own: Rc::clone(own),
             there,
             completions: Rc::clone(completions),
@@ -53,6 +58,27 @@ impl Lane {
     /// Whether the posting node has forgotten the target.
     pub(crate) fn is_given_up(&self) -> bool {
         self.there.node.as_ref().is_some_and(|there| self.own.removed.get() & bit(there.id) != 0)
+    }
+
+    /// Whether the target does not serve the posting node, or the posting node does not use the
+    /// target.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.is_fenced() || self.is_refused || self.is_given_up()
+    }
+
+    /// Whether the target has fenced the posting node, or every node has, because the posting node
+    /// was replaced.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.own.replaced.get() || self.there.host.keeps_out(self.own.id)
+    }
+
+    /// Whether the posting node has admitted another node under the id of the target since this
+    /// send queue was opened.
+    fn is_outdated(&self) -> bool {
+        let is_old = |there: &Rc<Node>| {
+            (self.is_refused || there.replaced.get()) && self.own.admits(there.id)
+        };
+        self.there.node.as_ref().is_some_and(is_old)
     }
 
     /// Counts `batch` against the limits. Returns false and counts nothing when the batch does not
@@ -126,6 +152,9 @@ pub(crate) struct Lanes {
     /// The send queues to each compute node, with the key of the target region. A node usually has
     /// one target region.
     compute: Vec<Vec<(u16, Rc<Lane>)>>,
+    /// The send queues to compute nodes that were replaced. Batches may still wait on them for
+    /// room.
+    outdated: Vec<Rc<Lane>>,
 }
 
 impl Lanes {
@@ -159,6 +188,10 @@ impl Lanes {
                         lanes.len() - 1
                     }
                 };
+                if lanes[at].1.is_outdated() {
+                    let fresh = new()?;
+                    self.outdated.push(std::mem::replace(&mut lanes[at].1, fresh));
+                }
                 let lane = &lanes[at].1;
                 lane.there.look_for_memory(key);
                 Some(lane)
@@ -169,6 +202,6 @@ impl Lanes {
     /// All send queues, in the same order in every call, so that one seed gives one run.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rc<Lane>> {
         let compute = self.compute.iter().flatten().map(|(_, lane)| lane);
-        self.memory.iter().flatten().chain(compute)
+        self.memory.iter().flatten().chain(compute).chain(&self.outdated)
     }
 }

@@ -38,10 +38,16 @@ pub(crate) struct World {
     /// Completed flights, kept for reuse.
     #[allow(clippy::vec_box, reason = "a flight is handed on, and large")]
     pub(crate) spare: RefCell<Vec<Box<Flight>>>,
-    /// Messages that will arrive a second time.
-    pub(crate) again: RefCell<Slab<(Rc<Node>, Message)>>,
+    pub(crate) again: RefCell<Slab<Again>>,
     pub(crate) gates: RefCell<Vec<Weak<GateCore>>>,
     pub(crate) watcher: RefCell<Option<Box<Watcher>>>,
+}
+
+/// A message that will arrive a second time.
+pub(crate) struct Again {
+    from: Rc<Node>,
+    to: Rc<Node>,
+    message: Message,
 }
 
 impl Actor for World {
@@ -50,10 +56,11 @@ impl Actor for World {
         match (event, &self.config.timing) {
             (Event::Complete, _) => self.complete(key),
             (Event::Again, _) => {
-                let (node, message) = self.again.borrow_mut().remove(key as usize);
-                if !node.host.keeps_out(message.from) {
-                    self.see_again(node.id, &message);
-                    node.mailbox.put(message);
+                let Again { from, to, message } = self.again.borrow_mut().remove(key as usize);
+                let is_replaced = from.replaced.get() || to.replaced.get();
+                if !is_replaced && !to.host.keeps_out(message.from) {
+                    self.see_again(to.id, &message);
+                    to.mailbox.put(message);
                 }
             }
             (event, Timing::Drawn(drawn)) => match event {
@@ -254,7 +261,9 @@ impl World {
         if let Some(later) = faults.draw_duplicate(&self.kernel) {
             self.count_fault(|counts| counts.repeated += 1);
             self.see(key, BatchStep::Fault(Strike::Duplicated(later)));
-            let again = self.again.borrow_mut().insert((Rc::clone(&node), message));
+            let from = self.with(key, |flight| Rc::clone(&flight.lane.own));
+            let again = Again { from, to: Rc::clone(&node), message };
+            let again = self.again.borrow_mut().insert(again);
             self.schedule(later, u32::try_from(again).expect("bounded"), Event::Again);
         }
         self.see(key, BatchStep::Delivered(&message));

@@ -7,6 +7,7 @@ mod freedoms;
 mod gate;
 mod nic;
 mod profiles;
+mod replacing;
 mod stalls;
 mod wake;
 mod watch;
