@@ -228,7 +228,7 @@ awk -v kinds="${kinds[*]}" '
     $1 == "\"node\":" { node = $2 }
     $1 == "\"known_ms\":" { at += 1; known = $2 / 1000; longest[at] = 0 }
     $1 == "\"swept_ms\":" { line[at] = sprintf("%s %s, known after %.1f s, swept %d ms later", node, kind[at], known, $2) }
-    $1 == "\"longest_access_ms\":" { longest[at] = $2 }
+    $1 == "\"longest_access_ms\":" { longest[at] = $2 + 0 }
     END {
         for (i = 1; i <= at; i++) {
             printf "  %s, longest access %d ms\n", line[i], longest[i]

@@ -19,8 +19,7 @@ use latchwork_verbs::{ComputeNodeId, GlobalAddr, MemoryNodeId, VerbError, WORD};
 /// The time limit of one attempt to sweep.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time limit of one attempt at any other step. A step may have to wait for the recovery from a
-/// later death, which this node begins after the attempt.
+/// The time limit of one attempt at any other step.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The interval between two checks whether a step is over.
@@ -63,16 +62,20 @@ impl Swept {
 
 /// Takes one step as the node `node`, and counts the words of a sweep in `swept`. The executor of
 /// `handle` must poll `port`. Returns whether the step is over. A failed attempt can be repeated.
+///
+/// A step may have to wait for a node that has died meanwhile. So an attempt also ends when
+/// `goes_on` returns false: there is another death, whose recovery comes first.
 pub(crate) async fn take(
     step: RecoveryStep,
     node: &Node,
-    port: &Port,
-    handle: &Handle,
+    (port, handle): (&Port, &Handle),
     dead: ComputeNodeId,
     swept: &Swept,
+    goes_on: &dyn Fn() -> bool,
 ) -> bool {
     let limit = if step == RecoveryStep::Sweep { PATIENCE } else { SHORT };
     let deadline = handle.now() + limit;
+    let wait = Wait { handle, deadline, goes_on };
     // No node changes a word that names the dead node before all have done this.
     let roll = async || {
         let all = each(node, |pool, memory| roll_forward(port, pool, memory, dead));
@@ -80,23 +83,23 @@ pub(crate) async fn take(
     };
     let close = async || {
         node.close(dead);
-        comes(handle, deadline, || node.is_step_over() && node.has_claimed(dead)).await
+        comes(wait, || node.is_step_over() && node.has_claimed(dead)).await
     };
     let waits = node.settings().waits_twice;
     match step {
         RecoveryStep::LetGo => {
             node.let_go(dead);
-            (waits || roll().await) && is_settled(node, handle, deadline).await
+            (waits || roll().await) && is_settled(node, wait).await
         }
         RecoveryStep::Drain if !waits => close().await,
         RecoveryStep::Drain => {
             node.drain();
-            is_settled(node, handle, deadline).await && roll().await
+            is_settled(node, wait).await && roll().await
         }
         RecoveryStep::Close => {
             // All answers that living nodes have sent before they drained are handled first.
             node.drain();
-            comes(handle, deadline, || node.is_step_over()).await && close().await
+            comes(wait, || node.is_step_over()).await && close().await
         }
         RecoveryStep::Sweep => {
             let pool = node.allocator().pool();
@@ -113,7 +116,7 @@ pub(crate) async fn take(
             node.allocator().look_again();
             node.stop_mending(dead);
             node.prolong_step();
-            comes(handle, deadline, || node.is_step_over() && !node.is_mending()).await
+            comes(wait, || node.is_step_over() && !node.is_mending()).await
         }
     }
 }
@@ -132,22 +135,30 @@ async fn each<'a, T, F: Future<Output = Result<T, PoolError>>>(
 
 /// Waits until the present step is over, no forward is in flight, and all messages that the node
 /// has sent until then have arrived.
-async fn is_settled(node: &Node, handle: &Handle, deadline: Time) -> bool {
-    if !comes(handle, deadline, || node.is_step_over() && !node.gives()).await {
+async fn is_settled(node: &Node, wait: Wait<'_>) -> bool {
+    if !comes(wait, || node.is_step_over() && !node.gives()).await {
         return false;
     }
     node.prolong_step();
-    comes(handle, deadline, || node.is_step_over()).await
+    comes(wait, || node.is_step_over()).await
 }
 
-/// Waits until the condition holds, at most until the deadline. Returns whether it holds.
-async fn comes(handle: &Handle, deadline: Time, mut holds: impl FnMut() -> bool) -> bool {
+/// How long an attempt waits.
+#[derive(Clone, Copy)]
+struct Wait<'a> {
+    handle: &'a Handle,
+    deadline: Time,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+/// Waits until the condition holds, or the attempt ends. Returns whether it holds.
+async fn comes(wait: Wait<'_>, mut holds: impl FnMut() -> bool) -> bool {
     let mut pause = LOOK;
     while !holds() {
-        if handle.now() >= deadline {
+        if wait.handle.now() >= wait.deadline || !(wait.goes_on)() {
             return false;
         }
-        handle.sleep(pause).await;
+        wait.handle.sleep(pause).await;
         pause = (pause * 2).min(LOOK_MAX);
     }
     true

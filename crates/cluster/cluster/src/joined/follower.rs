@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use latchwork_engine::Node;
-use latchwork_membership::{Membership, MembershipError, NodeName, View};
+use latchwork_membership::{Membership, MembershipError, NodeName, View, ViewMember};
 use latchwork_peers::{
     NodeEpoch, PeerEffect, PeerInput, PeerReport, PeerRules, Peers, RecoveryStep,
 };
@@ -246,7 +246,12 @@ impl Follower {
             (NodeName::Compute(id), Some((own, ports))) => {
                 let (recoveries, swept) = (&self.shared.recoveries, Swept::default());
                 recoveries.begin(step, dead.node);
-                let done = self.reclaims.recover(&own, &ports, step, id, &swept);
+                let (membership, known) = (&self.shared.membership, &self.view);
+                let is_known = |dead: &ViewMember| {
+                    known.dead().any(|one| (one.node, one.epoch) == (dead.node, dead.epoch))
+                };
+                let goes_on = || membership.view().dead().all(is_known);
+                let done = self.reclaims.recover(&own, &ports, (step, id), &swept, &goes_on);
                 if step == RecoveryStep::Sweep {
                     recoveries.end_sweep(dead.node, &swept, done);
                 }

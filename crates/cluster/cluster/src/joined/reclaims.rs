@@ -48,19 +48,19 @@ impl Reclaims {
     }
 
     /// Takes a step of the recovery from the death of a node, and counts the words of a sweep in
-    /// `swept`. Returns whether the step is over. After a failure the membership thread calls this
-    /// again.
+    /// `swept`. Returns whether the step is over. After a failure, and when `goes_on` has returned
+    /// false, the membership thread calls this again.
     pub(super) fn recover(
         &mut self,
         own: &Node,
         ports: &Ports,
-        step: RecoveryStep,
-        dead: ComputeNodeId,
+        (step, dead): (RecoveryStep, ComputeNodeId),
         swept: &Swept,
+        goes_on: &dyn Fn() -> bool,
     ) -> bool {
         let Ok((executor, port)) = self.worker(own.id(), ports) else { return false };
         let handle = executor.handle();
-        executor.block_on(recover::take(step, own, port, &handle, dead, swept))
+        executor.block_on(recover::take(step, own, (port, &handle), dead, swept, goes_on))
     }
 
     fn worker(
