@@ -79,8 +79,8 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "NAME|FILE", value_parser = network, help_heading = "World")]
     pub(crate) nic: Option<Network>,
     /// What goes wrong: none, or a list such as delay=1/50,lose=1/500,repeat=1/200,fail=1/500,
-    /// pause=3,kill=1,lapse=1,memory=1,slow=1. Rates are of batches or messages, numbers are of
-    /// nodes or times. [default: the seed decides]
+    /// pause=3,kill=1,lapse=1,replace=1,memory=1,slow=1. Rates are of batches or messages, numbers
+    /// are of nodes or times. [default: the seed decides]
     #[arg(long, value_name = "LIST", value_parser = faults::parse, help_heading = "World")]
     pub(crate) faults: Option<FaultPlan>,
     /// Worlds in which nodes die and their lines are recovered: crowded ones, and deaths in the

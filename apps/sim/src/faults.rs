@@ -12,7 +12,7 @@ enum Item {
     Number(fn(&mut FaultPlan) -> &mut u64),
 }
 
-const ITEMS: [(&str, Item); 14] = [
+const ITEMS: [(&str, Item); 15] = [
     ("delay", Item::Rate(|plan| &mut plan.delay_one_in)),
     ("lose", Item::Rate(|plan| &mut plan.lose_one_in)),
     ("repeat", Item::Rate(|plan| &mut plan.repeat_one_in)),
@@ -20,6 +20,7 @@ const ITEMS: [(&str, Item); 14] = [
     ("pause", Item::Count(|plan| &mut plan.pauses)),
     ("kill", Item::Count(|plan| &mut plan.deaths)),
     ("lapse", Item::Count(|plan| &mut plan.lapses)),
+    ("replace", Item::Count(|plan| &mut plan.replacements)),
     ("memory", Item::Count(|plan| &mut plan.lost_memory)),
     ("slow", Item::Count(|plan| &mut plan.slow)),
     ("slow-factor", Item::Count(|plan| &mut plan.slow_factor)),

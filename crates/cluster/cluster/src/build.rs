@@ -87,21 +87,13 @@ impl Blueprint {
         let compute = (1..=config.compute_nodes)
             .filter_map(|id| ComputeNodeId::new(id as u8))
             .map(|id| {
-                let line_size = config.line_size as usize;
-                let frames_min = config.frames_min();
-                let make = |bytes| fabric.new_region(bytes).map_err(ClusterError::from);
-                let cache =
-                    Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
-                        .with_replacement(config.node.replacement_policy());
                 let beside = config.colocate.then_some(MemoryNodeId(id.index() as u16));
                 match own_memory(config, id).or(beside) {
                     Some(own) => fabric.add_compute_node_at(id, own)?,
                     None => fabric.add_compute_node(id)?,
                 }
-                // The cache is registered before any port registers its own memory. So all nodes
-                // register it as their first region, and its key is the same on all nodes. The
-                // memory of a home is the second region.
-                let arena = fabric.register(id, cache.arena().clone())?;
+                // The memory of a home is the second region.
+                let (cache, arena) = new_cache(fabric, config, id)?;
                 let place = match own_memory(config, id).and_then(|own| fabric.memory(own)) {
                     Some(memory) => {
                         let key = fabric.register(id, memory.clone())?;
@@ -195,6 +187,46 @@ impl Blueprint {
         strict_assert_eq!(nodes.len(), config.compute_nodes, "a node in the fabric was not made");
         Ok(Nodes { pool, nodes, agents, homes })
     }
+}
+
+/// Makes the cache of a node that the fabric knows, and registers it.
+///
+/// The cache is registered before any port registers its own memory. So all nodes register it as
+/// their first region, and its key is the same on all nodes.
+pub(crate) fn new_cache(
+    fabric: &AnyFabric,
+    config: &ClusterConfig,
+    id: ComputeNodeId,
+) -> Result<(Cache, RegionKey), ClusterError> {
+    let (line_size, frames_min) = (config.line_size as usize, config.frames_min());
+    let make = |bytes| fabric.new_region(bytes).map_err(ClusterError::from);
+    let cache = Cache::with_memory_in(config.cache_size(), line_size, frames_min, make)?
+        .with_replacement(config.node.replacement_policy());
+    let arena = fabric.register(id, cache.arena().clone())?;
+    Ok((cache, arena))
+}
+
+/// Makes a compute node of a pool that is formatted, under a protocol without homes.
+pub(crate) async fn build_node(
+    pool: &Pool,
+    port: &Port,
+    config: &ClusterConfig,
+    (id, cache, arena): (ComputeNodeId, Cache, RegionKey),
+) -> Result<Arc<Node>, ClusterError> {
+    let epochs = Epochs::register(pool, port, id, config.pool).await?;
+    let parts = NodeParts {
+        id,
+        cache,
+        arena,
+        geometry: pool.geometry(),
+        allocator: LineAllocator::near(&epochs, None),
+        epochs,
+        settings: config.node.clone(),
+    };
+    let changes = (config.directory_changes(), HomePlace::Agents);
+    let (node, _) = new_node(parts, config.protocol, changes, &config.selcc, false);
+    give_journal(&node, port, config).await?;
+    Ok(node)
 }
 
 /// The memory node in the process of a compute node that is a home.

@@ -95,7 +95,7 @@ pub use protocol::{
     Protocol, agent, beside, describe, describe_atomic, describe_word, read_message, roll_forward,
 };
 pub use settings::SettingError;
-pub use simulated::{Simulated, SimulatedNode, WorldWatch};
+pub use simulated::{Building, Simulated, SimulatedNode, WorldWatch};
 #[cfg(feature = "processes")]
 pub use transport::{SHARED_DIRECTORY, Transport};
 pub use usage::Usage;

@@ -1,6 +1,7 @@
 //! [`Simulated`]: a cluster in virtual time, wholly on the calling thread.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,16 +12,16 @@ use latchwork_engine::{Counters, Node, Truth, Worker};
 use latchwork_fabric::{AnyFabric, Permission, Port};
 use latchwork_peers::RecoveryStep;
 use latchwork_runtime::sync::{AtomicBool, Ordering};
-use latchwork_runtime::{JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
+use latchwork_runtime::{Handle, JoinHandle, Power, VirtualWorker, run_all, run_all_watched};
 use latchwork_simulation::{Kernel, RunEnd, Ties};
-use latchwork_strict::{strict_assert, strict_assert_ne, strict_check};
+use latchwork_strict::{strict_assert, strict_assert_eq, strict_assert_ne, strict_check};
 use latchwork_verbs::{MemoryNodeId, SetupError};
 use latchwork_verbs_sim as sim;
 
 use crate::ClusterConfig;
 use crate::build::{
-    Blueprint, ClusterError, Member, Nodes, agent_config, handler_config, name_of_worker,
-    worker_config,
+    Blueprint, ClusterError, Member, Nodes, agent_config, build_node, handler_config,
+    name_of_worker, new_cache, worker_config,
 };
 use crate::costs::cpu_costs;
 use crate::protocol;
@@ -38,9 +39,13 @@ pub struct Simulated {
     fabric: AnyFabric,
     network: sim::SimFabric,
     nodes: Nodes,
-    handlers: Vec<(VirtualWorker, Worker)>,
+    /// The nodes that have [joined](Simulated::join) under the ids of dead ones, by their indexes.
+    successors: RefCell<BTreeMap<usize, Arc<Node>>>,
+    handlers: RefCell<Vec<(VirtualWorker, Worker)>>,
+    /// The handlers of nodes that others have replaced.
+    replaced: RefCell<Vec<(VirtualWorker, Worker)>>,
     /// Whether the lease of each node is valid.
-    leases: Vec<Arc<AtomicBool>>,
+    leases: RefCell<Vec<Arc<AtomicBool>>>,
     /// The powers (control of the CPU) of all workers and handlers, each with the index of its
     /// node.
     powers: RefCell<Vec<(usize, Power)>>,
@@ -125,8 +130,10 @@ impl Simulated {
             fabric,
             network,
             nodes,
-            handlers,
-            leases,
+            successors: RefCell::default(),
+            handlers: RefCell::new(handlers),
+            replaced: RefCell::default(),
+            leases: RefCell::new(leases),
             powers,
             dead,
             watch: RefCell::default(),
@@ -139,8 +146,12 @@ impl Simulated {
     fn check(&self) {
         let nodes = self.nodes.nodes.len();
         let of_agents = self.nodes.agents.len() * usize::from(self.config.home_cores());
-        assert_eq!(self.handlers.len(), nodes + of_agents, "a node or a core has no handler");
-        assert_eq!(self.leases.len(), nodes, "every node has a lease");
+        assert_eq!(
+            self.handlers.borrow().len(),
+            nodes + of_agents,
+            "a node or a core has no handler"
+        );
+        assert_eq!(self.leases.borrow().len(), nodes, "every node has a lease");
         assert_eq!(self.dead.borrow().len(), nodes, "every node lives or is dead");
         let powers = self.powers.borrow();
         assert!(powers.len() >= nodes, "the powers of the handlers are never removed");
@@ -170,9 +181,18 @@ impl Simulated {
         &self.network
     }
 
-    /// The compute nodes.
+    /// The compute nodes with which the cluster has started.
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes.nodes
+    }
+
+    /// The compute node that has the id of this index now.
+    ///
+    /// # Panics
+    /// When there is no such index.
+    pub fn node(&self, index: usize) -> Arc<Node> {
+        let successors = self.successors.borrow();
+        successors.get(&index).unwrap_or(&self.nodes.nodes[index]).clone()
     }
 
     /// The agents of the memory nodes, if the protocol has homes.
@@ -191,7 +211,9 @@ impl Simulated {
 
     /// The sum of the counters of all workers, with those of the agents.
     pub fn counters(&self) -> Counters {
-        self.nodes().iter().chain(self.agents()).map(|node| node.counters()).sum()
+        let successors = self.successors.borrow();
+        let all = self.nodes().iter().chain(self.agents()).chain(successors.values());
+        all.map(|node| node.counters()).sum()
     }
 
     /// Runs `body` on every worker of every compute node until all have ended, for at most `limit`
@@ -323,12 +345,11 @@ impl Simulated {
         if self.is_dead(place.0) {
             actor.power().stop();
         }
-        let node = &self.nodes.nodes[place.0];
+        let node = self.node(place.0);
         let handle = actor.handle();
-        let permission = lasts(&self.leases[place.0]);
-        let port = Port::permitted(&self.fabric, node.id(), &handle, permission)?;
+        let port = self.port(place.0, &handle)?;
         let way = (port, self.fabric.inbox(node.id())?);
-        let member = Member::start(way, node, &self.nodes.pool, place, &handle);
+        let member = Member::start(way, &node, &self.nodes.pool, place, &handle);
         Ok((actor, member))
     }
 
@@ -380,13 +401,13 @@ impl Simulated {
     /// # Panics
     /// When there is no such node.
     pub fn lapse(&self, node: usize) {
-        self.leases[node].store(false, Ordering::Relaxed);
+        self.leases.borrow()[node].store(false, Ordering::Relaxed);
     }
 
     /// Whether the lease of a compute node has ended. Such a node counts as dead for the other
     /// nodes, although its workers run.
     pub fn has_lapsed(&self, node: usize) -> bool {
-        self.leases.get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
+        self.leases.borrow().get(node).is_some_and(|lease| !lease.load(Ordering::Relaxed))
     }
 
     /// Whether a compute node is still a member: it was not killed, and its lease has not ended.
@@ -427,7 +448,7 @@ impl Simulated {
     /// When there is no such node.
     pub fn forget(&self, node: usize, dead: usize) {
         strict_assert_ne!(node, dead, "a node forgets itself");
-        let (own, dead) = (&self.nodes()[node], self.nodes()[dead].id());
+        let (own, dead) = (self.node(node), self.nodes()[dead].id());
         self.network.remove_peer(own.id(), dead).expect("a node of this fabric");
         own.miss(dead);
     }
@@ -443,9 +464,9 @@ impl Simulated {
     pub fn reclaim(&self, node: usize, dead: usize) -> Result<JoinHandle<bool>, SetupError> {
         strict_assert!(!self.lives(dead), "node {dead} lives, and loses its epoch slot");
         strict_assert_ne!(node, dead, "a dead node reclaims itself");
-        let (own, dead) = (self.nodes()[node].clone(), self.nodes()[dead].clone());
-        let handle = self.handlers[node].0.handle();
-        let port = Port::permitted(&self.fabric, own.id(), &handle, lasts(&self.leases[node]))?;
+        let (own, dead) = (self.node(node), self.node(dead));
+        let handle = self.handlers.borrow()[node].0.handle();
+        let port = self.port(node, &handle)?;
         Ok(handle.clone().spawn_service(async move {
             let poller = port.poller();
             handle.add_poller(poller.clone());
@@ -474,15 +495,15 @@ impl Simulated {
         delay: Duration,
     ) -> Result<JoinHandle<bool>, SetupError> {
         strict_assert!(!self.lives(dead), "node {dead} lives, and is recovered");
-        let (own, dead) = (self.nodes()[node].clone(), self.nodes()[dead].id());
-        let handle = self.handlers[node].0.handle();
-        let port = Port::permitted(&self.fabric, own.id(), &handle, lasts(&self.leases[node]))?;
+        let (own, dead) = (self.node(node), self.nodes()[dead].id());
+        let handle = self.handlers.borrow()[node].0.handle();
+        let port = self.port(node, &handle)?;
         Ok(handle.clone().spawn_service(async move {
             let poller = port.poller();
             handle.add_poller(poller.clone());
             handle.sleep(delay).await;
             let swept = recover::Swept::default();
-            let done = recover::take(step, &own, &port, &handle, dead, &swept).await;
+            let done = recover::take(step, &own, (&port, &handle), dead, &swept, &|| true).await;
             handle.remove_poller(&poller);
             done
         }))
@@ -494,7 +515,105 @@ impl Simulated {
     /// # Panics
     /// When there is no such node.
     pub fn let_mend(&self, node: usize, dead: impl IntoIterator<Item = usize>) {
-        self.nodes()[node].let_mend(dead.into_iter().map(|dead| self.nodes()[dead].id()));
+        self.node(node).let_mend(dead.into_iter().map(|dead| self.nodes()[dead].id()));
+    }
+
+    /// Starts to build a node that takes the id of a dead one, with a higher member epoch. The id
+    /// is free: the others have recovered the lines of the dead node and have reclaimed it. What
+    /// runs of the dead node ends. The returned task has the node, which touches no line before it
+    /// [joins](Simulated::join).
+    ///
+    /// # Errors
+    /// A refusal of the fabric, or the machine gives no memory.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn replace(&self, dead: usize, epoch: u64) -> Result<Building, ClusterError> {
+        strict_assert!(!self.lives(dead), "node {dead} lives, and is replaced");
+        let before = self.node(dead);
+        strict_assert!(epoch > before.member_epoch(), "two nodes have one signature");
+        let (id, config) = (before.id(), self.config.clone());
+        self.with_powers(dead, Power::stop);
+        self.dead.borrow_mut()[dead] = true;
+        // A node that has only lost its lease is stopped with its connections.
+        self.network.disconnect(id)?;
+        self.network.replace(id)?;
+        for memory in 0..config.memory_nodes as u16 {
+            self.network.admit_at_memory_node(MemoryNodeId(memory), id)?;
+        }
+        let (cache, arena) = new_cache(&self.fabric, &config, id)?;
+        strict_assert_eq!(arena, before.arena(), "nodes forward lines under one key");
+        self.leases.borrow_mut()[dead] = Arc::new(AtomicBool::new(true));
+        let actor = VirtualWorker::spawn(&self.kernel, handler_config(&config, dead));
+        let (handle, pool) = (actor.handle(), self.nodes.pool.clone());
+        let port = self.port(dead, &handle)?;
+        let build = {
+            let handle = handle.clone();
+            async move {
+                let poller = port.poller();
+                handle.add_poller(poller.clone());
+                let node = build_node(&pool, &port, &config, (id, cache, arena)).await?;
+                node.set_member_epoch(epoch);
+                handle.remove_poller(&poller);
+                Ok(node)
+            }
+        };
+        Ok(Building { actor, node: handle.spawn_service(build) })
+    }
+
+    /// Makes a node that was [built](Simulated::replace) the one of the index `dead`. From now on
+    /// it handles messages, and [workers](Simulated::start_worker) can start. The other nodes have
+    /// to [admit](Simulated::admit) it before that.
+    ///
+    /// # Errors
+    /// The error of the building, or a refusal of the fabric.
+    ///
+    /// # Panics
+    /// When the building is not over.
+    pub fn join(&self, dead: usize, building: Building) -> Result<(), ClusterError> {
+        let Building { actor, node } = building;
+        let built = node.take().expect("the building is over");
+        let node =
+            built.map_err(|_| ClusterError::World("the building has no end".to_owned()))??;
+        let handle = actor.handle();
+        let (port, inbox) = (self.port(dead, &handle)?, self.fabric.inbox(node.id())?);
+        let handler = Worker::start_handler(&node, port, inbox, &handle);
+        // The powers of the handlers come first. Those of the dead node's workers are of no use.
+        let mut powers = self.powers.borrow_mut();
+        let workers = powers.split_off(self.nodes.nodes.len());
+        powers.extend(workers.into_iter().filter(|(of, _)| *of != dead));
+        powers[dead] = (dead, actor.power());
+        drop(powers);
+        let before = std::mem::replace(&mut self.handlers.borrow_mut()[dead], (actor, handler));
+        self.replaced.borrow_mut().push(before);
+        self.successors.borrow_mut().insert(dead, node);
+        self.dead.borrow_mut()[dead] = false;
+        strict_check!(self);
+        Ok(())
+    }
+
+    /// Makes the node `by` admit the node that takes the id of the node `dead`.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn admit(&self, by: SimulatedNode, dead: usize, epoch: u64) {
+        let id = self.nodes()[dead].id();
+        let admitted = match by {
+            SimulatedNode::Memory(memory) => self.network.admit_at_memory_node(memory, id),
+            SimulatedNode::Compute(node) => {
+                let own = self.node(node);
+                strict_assert!(!own.recovers_from(id), "node {node} is not done with {id:?}");
+                own.forget(id);
+                own.end_before(id, epoch);
+                self.network.admit(own.id(), id)
+            }
+        };
+        admitted.expect("a node of this fabric");
+    }
+
+    fn port(&self, node: usize, handle: &Handle) -> Result<Rc<Port>, SetupError> {
+        let permission = lasts(&self.leases.borrow()[node]);
+        Port::permitted(&self.fabric, self.nodes()[node].id(), handle, permission)
     }
 
     /// Slows a compute node and its NIC down by the factor `times`. The normal speed is 1.
@@ -528,7 +647,8 @@ impl Simulated {
     /// The CPU time of each core of each agent, with the index of its memory node.
     pub(crate) fn agents_worked(&self) -> Vec<(usize, Duration)> {
         let (nodes, cores) = (self.nodes.nodes.len(), usize::from(self.config.home_cores()));
-        let of_agents = self.handlers.iter().skip(nodes).enumerate();
+        let handlers = self.handlers.borrow();
+        let of_agents = handlers.iter().skip(nodes).enumerate();
         of_agents.map(|(at, (actor, _))| (at / cores, actor.power().worked())).collect()
     }
 
@@ -540,6 +660,19 @@ impl Simulated {
     /// Runs the world for `time` of virtual time, so that messages in flight arrive.
     pub fn settle(&self, time: Duration) {
         self.kernel.run_until(self.kernel.now() + time, || false);
+    }
+}
+
+/// A node that is being built under the id of a dead one.
+pub struct Building {
+    actor: VirtualWorker,
+    node: JoinHandle<Result<Arc<Node>, ClusterError>>,
+}
+
+impl Building {
+    /// Whether the node can [join](Simulated::join).
+    pub fn is_over(&self) -> bool {
+        self.node.is_finished()
     }
 }
 

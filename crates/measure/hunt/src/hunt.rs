@@ -64,13 +64,14 @@ impl Totals {
         nodes.deaths += struck.deaths;
         nodes.lapses += struck.lapses;
         nodes.reclaims += struck.reclaims;
+        nodes.replacements += struck.replacements;
         nodes.lost_memory += struck.lost_memory;
         nodes.slow += struck.slow;
         self.with_faults += u64::from(before != (self.faults, self.node_faults));
     }
 
     /// The number of injected faults of each kind, by name.
-    pub fn struck(&self) -> [(&'static str, u64); 11] {
+    pub fn struck(&self) -> [(&'static str, u64); 12] {
         let (faults, nodes) = (&self.faults, &self.node_faults);
         [
             ("delayed", faults.delayed),
@@ -82,6 +83,7 @@ impl Totals {
             ("deaths", nodes.deaths),
             ("lapses", nodes.lapses),
             ("reclaims", nodes.reclaims),
+            ("replacements", nodes.replacements),
             ("memory nodes lost", nodes.lost_memory),
             ("slow nodes", nodes.slow),
         ]

@@ -68,6 +68,8 @@ pub struct NodeFaults {
     pub lapses: u64,
     /// Dead compute nodes whose epoch slots were emptied.
     pub reclaims: u64,
+    /// Nodes that joined under the ids of dead ones.
+    pub replacements: u64,
     /// Memory nodes lost.
     pub lost_memory: u64,
     /// Compute nodes slowed down.

@@ -79,11 +79,11 @@ async fn one_worker(
     let (observer, load) = start(&scenario);
     observer.on_end(move |process| progress(process.node * scenario.workers + process.worker));
     let run = |phase, process| load.clone().run(phase, member.clone(), process);
-    let first = Process::new(&member, 0, scenario.tasks);
+    let first = Process::new(&member, 0, &scenario);
     run(if member.index == 0 { Phase::SetUp } else { Phase::Find }, first).await;
     let mut tasks = Vec::new();
     if !observer.has_failed() {
-        let all = (0..scenario.tasks).map(|task| Process::new(&member, task, scenario.tasks));
+        let all = (0..scenario.tasks).map(|task| Process::new(&member, task, &scenario));
         tasks.extend(all.map(|process| member.handle.spawn(run(Phase::Task, process))));
     }
     for task in tasks {

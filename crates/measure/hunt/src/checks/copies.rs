@@ -58,16 +58,27 @@ pub(crate) struct Copies {
 
 const NO_LINE: usize = usize::MAX;
 
+const NOTHING: Seen =
+    Seen { addr: GlobalAddr::NULL, state: FrameState::from_bits(0), line: NO_LINE };
+
 impl Copies {
     pub(crate) fn new(cluster: &Simulated) -> Copies {
-        let nothing =
-            Seen { addr: GlobalAddr::NULL, state: FrameState::from_bits(0), line: NO_LINE };
         Copies {
             nodes: cluster.nodes().to_vec(),
             truth: cluster.truth(),
-            seen: cluster.nodes().iter().map(|n| vec![nothing; n.cache().capacity()]).collect(),
+            seen: cluster.nodes().iter().map(|n| vec![NOTHING; n.cache().capacity()]).collect(),
             lines: Vec::new(),
             by_addr: BTreeMap::new(),
+        }
+    }
+
+    /// Records that this node has the id of a dead one. The copies of the dead one count no more.
+    pub(crate) fn replace(&mut self, at: usize, node: Arc<Node>) {
+        self.nodes[at] = node;
+        self.seen[at].fill(NOTHING);
+        for line in &mut self.lines {
+            line.copies.retain(|copy| copy.node != at);
+            line.touched = true;
         }
     }
 

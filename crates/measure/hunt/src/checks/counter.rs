@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn addition(from: u64, to: u64, old: Option<u64>) -> Addition {
-        let process = Process { number: 1, node: 0, worker: 0, task: 0 };
+        let process = Process { number: 1, node: 0, place: 0, worker: 0, task: 0 };
         let (invoked, returned) = (Time::from_nanos(from), Time::from_nanos(to));
         Addition { process, invoked, returned, old }
     }

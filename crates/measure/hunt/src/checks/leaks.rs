@@ -70,7 +70,7 @@ pub(crate) fn check_worker(member: &Member) -> Verdict {
 pub(crate) fn check_owners(cluster: &Simulated) -> Verdict {
     let mut held = BTreeMap::<GlobalAddr, Owners>::new();
     let living = (0..cluster.nodes().len()).filter(|at| cluster.lives(*at));
-    for node in living.map(|at| &cluster.nodes()[at]) {
+    for node in living.map(|at| cluster.node(at)) {
         let under_way = node.lines_in_flight();
         if under_way > 0 {
             return leak(format!(

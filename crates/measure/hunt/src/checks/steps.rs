@@ -1,6 +1,8 @@
 //! [`Steps`]: runs the checks of owners and values after every event.
 
-use latchwork_cluster::Simulated;
+use std::sync::Arc;
+
+use latchwork_cluster::{Node, Simulated};
 use latchwork_verbs::GlobalAddr;
 
 use super::copies::Copies;
@@ -22,6 +24,11 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn new(cluster: &Simulated) -> Steps {
         Steps { copies: Copies::new(cluster), looks: 0 }
+    }
+
+    /// Records that this node has the id of a dead one.
+    pub(crate) fn replace(&mut self, at: usize, node: Arc<Node>) {
+        self.copies.replace(at, node);
     }
 
     /// The lines that any cache has held.

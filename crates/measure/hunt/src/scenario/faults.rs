@@ -49,6 +49,9 @@ pub struct FaultPlan {
     /// a node is dead. Its own verbs fail.
     #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
     pub lapses: u32,
+    /// The number of lost compute nodes, at most, whose ids other nodes get after the recovery.
+    #[serde(deserialize_with = "within::<_, _, 0, 57>", skip_serializing_if = "is_none")]
+    pub replacements: u32,
     /// The time, in microseconds, within which all members are notified of a lost node. Each member
     /// fences the lost node at a time of its own, and forgets it later. When all members have
     /// fenced the lost node, it is reclaimed. With 0 no member is notified.
@@ -91,6 +94,7 @@ impl Default for FaultPlan {
             pause_us: 300,
             deaths: 0,
             lapses: 0,
+            replacements: 0,
             told_us: 0,
             lost_memory: 0,
             slow: 0,

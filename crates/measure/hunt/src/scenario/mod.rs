@@ -282,7 +282,18 @@ impl Scenario {
 
     /// The number of operations of all tasks.
     pub fn total_operations(&self) -> u64 {
-        (self.compute_nodes * self.workers * self.tasks) as u64 * self.operations
+        self.tasks_in_all() as u64 * self.operations
+    }
+
+    /// The number of tasks, with those of nodes that replace others.
+    pub(crate) fn tasks_in_all(&self) -> usize {
+        self.compute_nodes_in_all() * self.workers * self.tasks
+    }
+
+    /// The number of compute nodes, with those that replace others.
+    fn compute_nodes_in_all(&self) -> usize {
+        let may_return = self.recovers();
+        self.compute_nodes + if may_return { self.faults.replacements as usize } else { 0 }
     }
 
     /// The number of frames, with those that the workload needs at least.
@@ -307,11 +318,12 @@ impl Scenario {
         // Beside the data, each compute node may need two chunks of its own. Two more chunks for
         // each memory node are spare. The pool itself uses one chunk of the first memory node.
         let data = self.workload.lines(self).div_ceil(lines_per_chunk);
-        let chunks = 2 * self.compute_nodes as u64 + data;
+        let chunks = 2 * self.compute_nodes_in_all() as u64 + data;
         let memory_nodes =
             if self.has_compute_homes() { self.compute_nodes } else { self.memory_nodes };
         // With a journal, a chunk of each memory node for each compute node.
-        let journals = if self.whole_write() < self.line_size { self.compute_nodes } else { 0 };
+        let all = self.compute_nodes_in_all();
+        let journals = if self.whole_write() < self.line_size { all } else { 0 };
         let each = chunks.div_ceil(memory_nodes as u64) + 2 + journals as u64;
         let mut config = ClusterConfig {
             compute_nodes: self.compute_nodes,

@@ -160,6 +160,11 @@ fn recoveries(scenario: &mut Scenario) {
     };
     let plan = &mut scenario.faults;
     plan.lapses = draw.one_of(&[0, 0, 1]).min(scenario.compute_nodes as u32 - 1 - plan.deaths);
+    plan.replacements = draw.one_of(&[0, 0, 1, 2]).min(plan.departures());
+    if let Workload::Buffered(_) = &scenario.workload {
+        // Each task has its place in a line.
+        plan.replacements = plan.replacements.min(1);
+    }
 }
 
 struct Draw(WorkloadRandom);

@@ -121,10 +121,11 @@ fn faults(of: &Scenario, shapes: &mut Vec<Scenario>) {
     push(&|plan| plan.fail_one_in = 0);
     push(&|plan| plan.told_us = 0);
     push(&|plan| plan.told_us /= 2);
-    let counts: [fn(&mut FaultPlan) -> &mut u32; 5] = [
+    let counts: [fn(&mut FaultPlan) -> &mut u32; 6] = [
         |plan| &mut plan.pauses,
         |plan| &mut plan.deaths,
         |plan| &mut plan.lapses,
+        |plan| &mut plan.replacements,
         |plan| &mut plan.lost_memory,
         |plan| &mut plan.slow,
     ];

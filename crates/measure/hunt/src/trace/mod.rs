@@ -21,8 +21,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use latchwork_cluster::Simulated;
+use latchwork_cluster::{Node, Simulated};
 use latchwork_fabric::AnyFabric;
 use latchwork_simulation::Time;
 use latchwork_strict::strict_assert;
@@ -81,6 +82,13 @@ impl Trace {
                     recorder.see(sight);
                 }
             });
+        }
+    }
+
+    /// Shows the copies of this node in place of those of a dead one.
+    pub(crate) fn replace(&self, at: usize, node: Arc<Node>) {
+        if let Some(recorder) = self.recorder.borrow_mut().as_mut() {
+            recorder.replace(at, node);
         }
     }
 

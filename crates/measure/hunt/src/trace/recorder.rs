@@ -51,6 +51,10 @@ impl Recorder {
         }
     }
 
+    pub(crate) fn replace(&mut self, at: usize, node: Arc<Node>) {
+        self.nodes[at] = node;
+    }
+
     pub(crate) fn see(&mut self, sight: &Sight<'_>) {
         // A node changes its copy before it posts the batch for the line, so the change comes
         // first.

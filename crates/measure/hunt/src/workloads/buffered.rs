@@ -80,7 +80,7 @@ impl Buffered {
         }
         Buffered {
             settings,
-            slots: scenario.compute_nodes * scenario.workers * scenario.tasks,
+            slots: scenario.tasks_in_all(),
             zipfian: popular(load.zipfian, load.lines),
             buffers: RefCell::default(),
             happened: Cell::new(0),
@@ -229,10 +229,12 @@ impl Shared<Buffered> {
     /// Records a report of lost writes. A loss that is not permitted is a failure.
     fn lost(&self, member: &Member, who: Who, LostWrites(lost): LostWrites) {
         let began = self.stamp(member);
+        let is_gone = self.observer.gone_since(who.node).is_some();
+        let may_fail = is_gone || self.scenario.may_fail_operations();
         for write in lost {
             let may = match &write.cause {
-                LossCause::Deadline(_) => self.may_be_late(),
-                LossCause::Memory(error) => self.scenario.may_fail_operations() && error.is_clean(),
+                LossCause::Deadline(_) => is_gone || self.may_be_late(),
+                LossCause::Memory(error) => may_fail && error.is_clean(),
                 // An earlier write was lost, which has been judged by itself, or the node has died.
                 LossCause::Order | LossCause::Abandoned => true,
             };
@@ -286,7 +288,9 @@ impl Client<Buffered> {
                 }
                 // The update was not issued, because its fence or its line took too long. This
                 // error is permitted if writes may be late.
-                Ok(Err(RelaxedError::HeldBack(_))) if self.shared.may_be_late() => {}
+                Ok(Err(RelaxedError::HeldBack(_)))
+                    if self.shared.may_be_late()
+                        || self.shared.observer.has_lapsed(self.process.node) => {}
                 Ok(Err(error)) => self.wrong(WorldCheck::Error, error),
             }
             Ok(())

@@ -12,12 +12,12 @@
 //! The peer machines ([`Order`]) decide what each node does, and in which order, as in a cluster of
 //! processes. This file draws the times.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use latchwork_cluster::{Simulated, SimulatedNode};
-use latchwork_peers::RecoveryStep;
+use latchwork_peers::{PeerEffect, RecoveryStep};
 use latchwork_runtime::JoinHandle;
 use latchwork_workload::random::WorkloadRandom;
 
@@ -32,9 +32,22 @@ const STREAM: u64 = u64::MAX - 1;
 /// The reaction of one node to the loss of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reaction {
-    Fence { by: SimulatedNode, dead: usize },
-    Forget { node: usize, dead: usize },
-    Reclaim { node: usize, dead: usize },
+    Fence {
+        by: SimulatedNode,
+        dead: usize,
+    },
+    Forget {
+        node: usize,
+        dead: usize,
+    },
+    Reclaim {
+        node: usize,
+        dead: usize,
+    },
+    /// Another node takes the id of the dead one, as soon as it may.
+    Replace {
+        dead: usize,
+    },
 }
 
 /// The coming faults and reactions, by the time since the start of the workload. The number orders
@@ -63,8 +76,12 @@ pub(super) struct Deaths {
     /// Made at the first loss, because most worlds lose no node.
     machines: RefCell<Option<Order>>,
     reclaims: RefCell<Vec<(usize, usize, JoinHandle<bool>)>>,
+    /// The dead nodes that some node has reclaimed, or the first error.
+    reclaimed: RefCell<Result<BTreeSet<usize>, String>>,
     /// The steps of recoveries that are due or run.
     steps: RefCell<Vec<Step>>,
+    /// The number of dead nodes that others will still replace.
+    replacements: Cell<u32>,
     /// A seeded bug: nodes sweep when they should let go.
     sweeps_early: bool,
 }
@@ -87,7 +104,13 @@ impl Deaths {
             gone: RefCell::default(),
             machines: RefCell::default(),
             reclaims: RefCell::default(),
+            reclaimed: RefCell::new(Ok(BTreeSet::new())),
             steps: RefCell::default(),
+            replacements: Cell::new(if scenario.recovers() {
+                scenario.faults.replacements
+            } else {
+                0
+            }),
             sweeps_early: scenario.plant == Some(SeededBug::SweepsEarly),
         }
     }
@@ -110,10 +133,46 @@ impl Deaths {
                 add(agenda, forgotten, Coming::Reaction(Reaction::Forget { node, dead }));
             }
         }
+        if let Some(left) = self.replacements.get().checked_sub(1) {
+            self.replacements.set(left);
+            let later = at + self.up_to(4 * self.notified);
+            add(agenda, later, Coming::Reaction(Reaction::Replace { dead }));
+        }
         let mut machines = self.machines.borrow_mut();
         let machines = machines.get_or_insert_with(|| Order::new(cluster));
         let due = machines.died(dead);
         self.schedule(machines, cluster, due, Some((at, agenda)));
+    }
+
+    /// Makes the node that now has the id of the dead one a member. All others admit it, and it
+    /// fences and forgets those that are dead.
+    pub(super) fn joins(&self, cluster: &Simulated, index: usize) {
+        let mut machines = self.machines.borrow_mut();
+        let machines = machines.as_mut().expect("a node that replaces another one");
+        // What the dead node has begun never ends.
+        self.reclaims.borrow_mut().retain(|(node, ..)| *node != index);
+        self.steps.borrow_mut().retain(|step| step.node != index);
+        let epoch = cluster.node(index).member_epoch();
+        let by = SimulatedNode::Compute(index);
+        machines.joins(index, epoch);
+        for admits in nodes_of(cluster).filter(|node| *node != by && machines.has(*node)) {
+            cluster.admit(admits, index, epoch);
+        }
+        while let Some(effect) = machines.asked_by(by) {
+            machines.begins(by, effect);
+            match (effect, effect.peer().node) {
+                (PeerEffect::Fence(_), SimulatedNode::Compute(dead)) => cluster.fence(by, dead),
+                (PeerEffect::Forget { .. }, SimulatedNode::Compute(dead)) => {
+                    cluster.forget(index, dead);
+                }
+                // It has touched no line yet, so it has nothing to do in a recovery.
+                _ => {}
+            }
+            let due = machines.ended(by, effect, true);
+            assert!(due.iter().all(|(node, ..)| *node == index), "others have done their part");
+        }
+        let due = machines.serves(index);
+        self.schedule(machines, cluster, due, None);
     }
 
     /// Carries out a reaction. Returns false if the reacting node is lost itself.
@@ -134,6 +193,27 @@ impl Deaths {
             | Reaction::Forget { node, .. }
             | Reaction::Reclaim { node, .. }
                 if !cluster.lives(node) =>
+            {
+                return false;
+            }
+            Reaction::Replace { .. } => {
+                if !machines.are_free() {
+                    let later = at + self.notified / 4 + Duration::from_micros(1);
+                    add(agenda, later, Coming::Reaction(reaction));
+                    return false;
+                }
+            }
+            // A node that has joined since then has done this at once.
+            Reaction::Fence { by, dead } if !machines.is_asked(by, order::fence(dead)) => {
+                return false;
+            }
+            Reaction::Forget { node, dead }
+                if !machines.is_asked(SimulatedNode::Compute(node), order::forget(dead)) =>
+            {
+                return false;
+            }
+            Reaction::Reclaim { node, dead }
+                if !machines.is_asked(SimulatedNode::Compute(node), order::step(None, dead)) =>
             {
                 return false;
             }
@@ -212,6 +292,7 @@ impl Deaths {
     /// Goes on with the recoveries after an event of the world. `ended` gets each step that has
     /// ended: the node, and a text for the trace.
     pub(super) fn go_on(&self, cluster: &Simulated, ended: &dyn Fn(usize, String)) {
+        self.end_reclaims(cluster);
         loop {
             let is_over = |step: &Step| step.task.as_ref().is_some_and(JoinHandle::is_finished);
             let at = self.steps.borrow().iter().position(is_over);
@@ -234,6 +315,33 @@ impl Deaths {
         }
     }
 
+    /// Reports the reclaims that have ended to the machines of their nodes.
+    fn end_reclaims(&self, cluster: &Simulated) {
+        let mut reclaims = self.reclaims.borrow_mut();
+        if reclaims.is_empty() {
+            return;
+        }
+        let ended: Vec<_> = reclaims.extract_if(.., |(.., task)| task.is_finished()).collect();
+        drop(reclaims);
+        let mut machines = self.machines.borrow_mut();
+        let living = ended.into_iter().filter(|(node, ..)| cluster.lives(*node));
+        for (node, dead, task) in living {
+            let machines = machines.as_mut().expect("a reclaim after a loss");
+            match (task.take(), &mut *self.reclaimed.borrow_mut()) {
+                (Some(Ok(true)), Ok(reclaimed)) => {
+                    let effect = order::step(None, dead);
+                    let due = machines.ended(SimulatedNode::Compute(node), effect, true);
+                    assert!(due.is_empty(), "the reclaim is the last step");
+                    reclaimed.insert(dead);
+                }
+                (_, Err(_)) => {}
+                (end, first) => {
+                    *first = Err(format!("C{} cannot reclaim C{}: {end:?}", node + 1, dead + 1));
+                }
+            }
+        }
+    }
+
     /// Whether all reclaims have ended. Reclaims by nodes that are lost themselves do not count.
     pub(super) fn are_over(&self, cluster: &Simulated) -> bool {
         let reclaims = self.reclaims.borrow();
@@ -246,19 +354,10 @@ impl Deaths {
     /// The number of lost nodes that have been reclaimed. An error names a lost node that was not
     /// reclaimed.
     pub(super) fn reclaimed(&self, cluster: &Simulated) -> Result<u64, String> {
-        let mut machines = self.machines.borrow_mut();
-        let Some(machines) = machines.as_mut() else { return Ok(0) };
-        let mut reclaimed = BTreeSet::new();
-        for (node, dead, task) in self.reclaims.borrow().iter() {
-            match task.take() {
-                Some(Ok(true)) => {
-                    machines.ended(SimulatedNode::Compute(*node), order::step(None, *dead), true);
-                    reclaimed.insert(*dead);
-                }
-                _ if !cluster.lives(*node) => {}
-                end => return Err(format!("C{} cannot reclaim C{}: {end:?}", node + 1, dead + 1)),
-            }
-        }
+        self.end_reclaims(cluster);
+        let machines = self.machines.borrow();
+        let Some(machines) = machines.as_ref() else { return Ok(0) };
+        let reclaimed = self.reclaimed.borrow().clone()?;
         let left = self.gone.borrow().iter().copied().find(|dead| !reclaimed.contains(dead));
         if let Some(left) = left {
             return Err(format!("no node reclaims C{}", left + 1));
@@ -289,6 +388,7 @@ impl Reaction {
             }
             Reaction::Forget { node, dead } => (node, format!("forgets C{}", dead + 1)),
             Reaction::Reclaim { node, dead } => (node, format!("reclaims C{}", dead + 1)),
+            Reaction::Replace { dead } => (dead, "joins again, with a higher epoch".to_owned()),
         }
     }
 }

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use latchwork_blink::TreeStatistics;
-use latchwork_cluster::{Member, Simulated};
+use latchwork_cluster::{ClusterError, Member, Simulated};
 use latchwork_coherence::MemoryError;
 use latchwork_runtime::{JoinHandle, VirtualWorker};
 use latchwork_simulation::{RunEnd, Time};
@@ -119,6 +119,10 @@ struct World {
     cluster: Simulated,
     steps: RefCell<Steps>,
     workers: RefCell<Vec<(VirtualWorker, Member)>>,
+    /// The workers of nodes that others have replaced.
+    replaced: RefCell<Vec<(VirtualWorker, Member)>>,
+    /// The tasks of the nodes that have replaced others.
+    late: RefCell<Vec<(usize, JoinHandle<()>)>>,
     node_faults: Cell<NodeFaults>,
     deaths: Deaths,
     /// For each node, the number of lost frames at the time when all nodes had been notified. A
@@ -152,6 +156,8 @@ impl World {
             steps: RefCell::new(Steps::new(&cluster)),
             cluster,
             workers: RefCell::new(workers),
+            replaced: RefCell::default(),
+            late: RefCell::default(),
             node_faults: Cell::default(),
             deaths: Deaths::new(scenario),
             lost_frames: RefCell::default(),
@@ -195,7 +201,7 @@ impl World {
 
     fn set_up(&self) -> Result<(), Failed> {
         let member = self.workers.borrow()[0].1.clone();
-        let process = Process::new(&member, 0, self.scenario.tasks);
+        let process = Process::new(&member, 0, &self.scenario);
         let set_up = self.phase(Phase::SetUp, member.clone(), process);
         let task = member.handle.spawn_service(set_up);
         match self.step_until(self.now() + SET_UP_LIMIT, &|| task.is_finished())? {
@@ -226,6 +232,7 @@ impl World {
             self.all_notified()?;
         }
         self.all_end(&tasks)?;
+        self.all_end(&self.late.take())?;
         self.reclaim()
     }
 
@@ -241,7 +248,7 @@ impl World {
             self.go_on(begin + at, &|| false)?;
             match coming {
                 Coming::Strike(strike) => self.strike(at, strike, agenda),
-                Coming::Reaction(reaction) => self.react(at, reaction, agenda),
+                Coming::Reaction(reaction) => self.react(at, reaction, agenda)?,
             }
         }
         Ok(())
@@ -257,7 +264,7 @@ impl World {
             self.observer.is_lost(node);
         }
         if let Some(node) = strike.loses_node() {
-            self.observer.is_gone(node, matches!(strike, Strike::Lapse { .. }));
+            self.observer.is_gone(node, !self.cluster.is_dead(node));
             if self.scenario.recovers() {
                 // Lines may return to what other nodes last knew.
                 self.steps.borrow().lines().for_each(|line| self.observer.tell(line, None));
@@ -269,15 +276,52 @@ impl World {
         }
     }
 
-    fn react(&self, at: Duration, reaction: Reaction, agenda: &mut Agenda) {
+    fn react(&self, at: Duration, reaction: Reaction, agenda: &mut Agenda) -> Result<(), Failed> {
         let reclaims = matches!(reaction, Reaction::Reclaim { .. });
         if reclaims && self.scenario.plant == Some(SeededBug::BuriesNobody) {
-            return;
+            return Ok(());
         }
         if self.deaths.react(&self.cluster, at, reaction, agenda) {
             let (node, text) = reaction.notified();
             self.observer.note_of_node(node, text);
+            if let Reaction::Replace { dead } = reaction {
+                return self.replace(dead);
+            }
         }
+        Ok(())
+    }
+
+    /// Starts another node under the id of a dead one, with the same work.
+    fn replace(&self, dead: usize) -> Result<(), Failed> {
+        let wrong = |error: ClusterError| {
+            self.observer.fail(WorldCheck::Error, format!("C{} joins: {error}", dead + 1));
+            Failed
+        };
+        self.observer.is_replaced(dead);
+        let mut counts = self.node_faults.get();
+        counts.replacements += 1;
+        self.node_faults.set(counts);
+        // The nodes with which the world has started have the epoch 1.
+        let building = self.cluster.replace(dead, 1 + counts.replacements).map_err(wrong)?;
+        self.go_on(Time::MAX, &|| building.is_over())?;
+        self.cluster.join(dead, building).map_err(wrong)?;
+        self.steps.borrow_mut().replace(dead, self.cluster.node(dead));
+        self.observer.replaces(dead, self.cluster.node(dead));
+        self.deaths.joins(&self.cluster, dead);
+        let number = self.scenario.compute_nodes + counts.replacements as usize - 1;
+        let mut workers = self.workers.borrow_mut();
+        let is_old = |(_, member): &mut (VirtualWorker, Member)| member.node == dead;
+        self.replaced.borrow_mut().extend(workers.extract_if(.., is_old));
+        let begin = workers.len();
+        for worker in 0..self.scenario.workers {
+            let place = (dead, worker, number * self.scenario.workers + worker);
+            workers.push(self.cluster.start_worker(place).map_err(wrong)?);
+        }
+        let started: Vec<_> = workers[begin..].iter().map(|(_, member)| member.clone()).collect();
+        drop(workers);
+        let body = |member, process| self.phase(Phase::Task, member, process);
+        self.late.borrow_mut().extend(self.spawn_on(&started, |_| true, body));
+        Ok(())
     }
 
     /// Waits until all reclaims of lost nodes have ended, and counts them.
@@ -368,10 +412,8 @@ impl World {
 
     /// Checks nodes, owners and lines after all workers have left.
     fn check_rest(&self) -> Verdict {
-        for (at, node) in self.cluster.nodes().iter().enumerate() {
-            if !self.cluster.is_dead(at) {
-                leaks::check_node(node, self.load.keeps_locks(at))?;
-            }
+        for at in (0..self.cluster.nodes().len()).filter(|at| !self.cluster.is_dead(*at)) {
+            leaks::check_node(&self.cluster.node(at), self.load.keeps_locks(at))?;
         }
         if self.scenario.may_fail_operations() {
             return Ok(());
@@ -420,7 +462,7 @@ impl World {
         loop {
             let end = self.step_until(deadline.min(self.now() + LOOK_EVERY), done)?;
             if let Some(text) =
-                self.observer.overdue(self.now(), |node| !self.cluster.is_dead(node))
+                self.observer.overdue(self.now(), |node| !self.observer.is_over(node))
             {
                 self.failed(WorldCheck::Starvation, text)?;
             }
@@ -443,7 +485,7 @@ impl World {
         let open = Cell::new(0);
         let all = || {
             let ended = |(node, task): &(usize, JoinHandle<()>)| {
-                task.is_finished() || self.cluster.is_dead(*node)
+                task.is_finished() || self.observer.is_over(*node)
             };
             while tasks.get(open.get()).is_some_and(ended) {
                 open.set(open.get() + 1);
@@ -467,16 +509,28 @@ impl World {
         which: impl Fn(Process) -> bool,
         body: impl Fn(Member, Process) -> F,
     ) -> Vec<(usize, JoinHandle<()>)> {
-        let tasks = self.scenario.tasks;
+        let workers = self.workers.borrow();
+        let living = workers.iter().map(|(_, member)| member);
+        let living = living.filter(|member| !self.cluster.is_dead(member.node));
+        let living: Vec<_> = living.cloned().collect();
+        drop(workers);
+        self.spawn_on(&living, which, body)
+    }
+
+    /// As [`spawn`](World::spawn), on these workers. Returns each task with the number of its node.
+    fn spawn_on<F: Future<Output = ()> + 'static>(
+        &self,
+        members: &[Member],
+        which: impl Fn(Process) -> bool,
+        body: impl Fn(Member, Process) -> F,
+    ) -> Vec<(usize, JoinHandle<()>)> {
+        let process = |member, task| Process::new(member, task, &self.scenario);
         let mut spawned = Vec::new();
-        for (_, member) in self.workers.borrow().iter() {
-            if self.cluster.is_dead(member.node) {
-                continue;
-            }
-            for process in (0..tasks).map(|task| Process::new(member, task, tasks)) {
+        for member in members {
+            for process in (0..self.scenario.tasks).map(|task| process(member, task)) {
                 if which(process) {
                     let task = member.handle.spawn(body(member.clone(), process));
-                    spawned.push((member.node, task));
+                    spawned.push((process.node, task));
                 }
             }
         }

@@ -4,10 +4,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use latchwork_blink::TreeError;
-use latchwork_cluster::{Member, Simulated, agent};
+use latchwork_cluster::{Member, Node, Simulated, agent};
 use latchwork_coherence::MemoryError;
 use latchwork_rtree::RTreeError;
 use latchwork_runtime::Handle;
@@ -24,28 +25,34 @@ use crate::{Checks, FaultPlan, Scenario, Trace, WorldCheck, WorldFailure};
 pub(crate) struct Process {
     /// The number of the task among all tasks of the world, from 1.
     pub(crate) number: u32,
+    /// The node. One that has replaced another one under its id has a number above those of all
+    /// nodes with which the world has started.
     pub(crate) node: usize,
+    /// The index of the node in the cluster.
+    pub(crate) place: usize,
     pub(crate) worker: usize,
     pub(crate) task: usize,
 }
 
 impl Process {
-    pub(crate) fn new(member: &Member, task: usize, tasks: usize) -> Process {
-        let number = 1 + (member.index * tasks + task) as u32;
-        Process { number, node: member.node, worker: member.worker, task }
+    pub(crate) fn new(member: &Member, task: usize, scenario: &Scenario) -> Process {
+        let number = 1 + (member.index * scenario.tasks + task) as u32;
+        let node = member.index / scenario.workers;
+        Process { number, node, place: member.node, worker: member.worker, task }
     }
 
     /// A task of the first worker of a node that reads all data after the work. This task has the
     /// number of the node's first task.
     pub(crate) fn looking(member: &Member, scenario: &Scenario) -> Process {
-        let number = 1 + (member.node * scenario.workers * scenario.tasks) as u32;
-        Process { number, node: member.node, worker: 0, task: 0 }
+        let node = member.index / scenario.workers;
+        let number = 1 + (node * scenario.workers * scenario.tasks) as u32;
+        Process { number, node, place: member.node, worker: 0, task: 0 }
     }
 }
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Process { number, node, worker, .. } = self;
+        let Process { number, place: node, worker, .. } = self;
         // Messages count nodes from 1, like latch words.
         write!(f, "task {number} (node {}, worker {worker})", node + 1)
     }
@@ -332,8 +339,26 @@ impl Observer {
         self.gone.borrow().since.clone()
     }
 
+    /// Records that another node has the id of this one, so nothing of this one runs any more.
+    pub(super) fn is_replaced(&self, node: usize) {
+        self.gone.borrow_mut().lapsed.retain(|other| *other != node);
+    }
+
+    /// Shows the copies of this node in the trace, in place of those of a dead one.
+    pub(super) fn replaces(&self, at: usize, node: Arc<Node>) {
+        if let Some(trace) = &self.trace {
+            trace.replace(at, node);
+        }
+    }
+
+    /// Whether nothing of this node runs any more.
+    pub(super) fn is_over(&self, node: usize) -> bool {
+        let gone = self.gone.borrow();
+        gone.compute.contains(&node) && !gone.lapsed.contains(&node)
+    }
+
     /// Whether a compute node has lost its lease.
-    pub(super) fn has_lapsed(&self, node: usize) -> bool {
+    pub(crate) fn has_lapsed(&self, node: usize) -> bool {
         self.gone.borrow().lapsed.contains(&node)
     }
 
@@ -369,7 +394,7 @@ impl Observer {
     /// Writes a note to the trace, if there is one.
     pub(crate) fn note(&self, process: Process, text: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
-            trace.note(self.now(), process.node, process.worker, text());
+            trace.note(self.now(), process.place, process.worker, text());
         }
     }
 

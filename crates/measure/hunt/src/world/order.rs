@@ -10,7 +10,8 @@ use latchwork_peers::{
 };
 use latchwork_verbs::MemoryNodeId;
 
-/// The member epoch of every node: in a world, no node joins again.
+/// The member epoch of all nodes with which a world starts. No node dies that replaces another one,
+/// so all dead nodes have this epoch.
 const EPOCH: u64 = 1;
 
 /// A step after a death that a machine has asked for: the node that takes it, and the dead node.
@@ -29,6 +30,7 @@ pub(super) struct Order {
     asked: BTreeSet<(SimulatedNode, PeerEffect<SimulatedNode>)>,
     /// The dead nodes, in the order of their deaths.
     dead: Vec<usize>,
+    rules: PeerRules,
 }
 
 /// All nodes of a cluster, compute nodes first.
@@ -77,6 +79,7 @@ impl Order {
             machines: nodes_of(cluster).map(|node| (node, machine(node))).collect(),
             asked: BTreeSet::new(),
             dead: Vec::new(),
+            rules,
         };
         for node in nodes_of(cluster) {
             order.step(node, PeerInput::Serving);
@@ -94,6 +97,48 @@ impl Order {
         self.asked.retain(|(by, _)| *by != node);
         self.view.nodes.get_mut(&node).expect("a node of this world").state = NodeState::Dead;
         self.publish()
+    }
+
+    /// Whether other nodes may have the ids of all that are dead. A node does not join while
+    /// recoveries run, because it would have to wait before it acts. The model of the peers has
+    /// that.
+    pub(super) fn are_free(&self) -> bool {
+        let dead = self.view.nodes.iter().filter(|(_, node)| node.state == NodeState::Dead);
+        dead.into_iter().all(|(node, _)| self.view.is_free(of(*node)))
+    }
+
+    /// Whether the node lives.
+    pub(super) fn has(&self, node: SimulatedNode) -> bool {
+        self.machines.contains_key(&node)
+    }
+
+    /// Whether the machine of a node has asked for an effect that has not begun.
+    pub(super) fn is_asked(&self, by: SimulatedNode, effect: PeerEffect<SimulatedNode>) -> bool {
+        self.asked.contains(&(by, effect))
+    }
+
+    /// An effect for which the machine of a node has asked.
+    pub(super) fn asked_by(&self, node: SimulatedNode) -> Option<PeerEffect<SimulatedNode>> {
+        self.asked.iter().find(|(by, _)| *by == node).map(|(_, effect)| *effect)
+    }
+
+    /// Records that a node with this epoch has the id of a dead one.
+    pub(super) fn joins(&mut self, index: usize, epoch: u64) {
+        let node = SimulatedNode::Compute(index);
+        let view = self.view.nodes.get_mut(&node).expect("a node of this world");
+        (view.epoch, view.state) = (epoch, NodeState::Joined);
+        view.reports.clear();
+        let me = NodeEpoch { node, epoch };
+        self.machines.insert(node, Peers::new(me, true, self.rules));
+        self.publish();
+    }
+
+    /// Records that a node which has joined acts from now on. Returns the steps that are due now.
+    pub(super) fn serves(&mut self, index: usize) -> Vec<Due> {
+        let (node, before) = (SimulatedNode::Compute(index), self.asked.clone());
+        assert!(self.machines[&node].is_introduced(), "{node:?} is not known to all");
+        self.step(node, PeerInput::Serving);
+        self.due_since(&before, true)
     }
 
     /// The dead nodes that a compute node may take out of latch words.

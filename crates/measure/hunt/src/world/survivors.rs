@@ -39,8 +39,8 @@ impl World {
     }
 
     fn count_lost_frames(&self) {
-        let lost = self.cluster.nodes().iter().map(|node| node.lost_frames());
-        *self.lost_frames.borrow_mut() = lost.collect();
+        let lost = |at| self.cluster.node(at).lost_frames();
+        *self.lost_frames.borrow_mut() = (0..self.cluster.nodes().len()).map(lost).collect();
     }
 
     /// Checks that the survivors lose no more frames. Each survivor obtains up to [`LINES_MAX`]
@@ -76,8 +76,8 @@ impl World {
             }
         })?;
         let lost = self.lost_frames.borrow();
-        for (at, node) in self.cluster.nodes().iter().enumerate() {
-            let (before, now) = (lost[at], node.lost_frames());
+        for (at, &before) in lost.iter().enumerate() {
+            let now = self.cluster.node(at).lost_frames();
             if self.cluster.lives(at) && now.saturating_sub(before) > may_lose {
                 let text = format!(
                     "C{}: {now} frames are kept for lines of nodes that are gone, and {before} were when it had been told of them",

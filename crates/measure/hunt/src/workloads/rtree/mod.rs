@@ -77,7 +77,7 @@ pub(super) struct Task {
 
 impl Boxes {
     pub(super) fn new(scenario: &Scenario, load: &RtreeLoad) -> Indexed<Boxes> {
-        let tasks = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
+        let tasks = scenario.tasks_in_all() as u64;
         Indexed::new(Boxes { load: load.clone(), tasks })
     }
 }

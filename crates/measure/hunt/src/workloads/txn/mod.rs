@@ -201,7 +201,7 @@ impl Client<Txn> {
     /// The state that this worker shares with the workers of its node.
     fn node(&self) -> Arc<TransactionNode> {
         let sees_all = self.shared.observer.sees_all();
-        let at = if sees_all { self.member.node } else { self.member.index };
+        let at = if sees_all { self.process.node } else { self.member.index };
         let id = NodeId(u8::try_from(at).unwrap_or(u8::MAX));
         let mut nodes = self.of().nodes.borrow_mut();
         let made = || TransactionNode::new(id, None, self.of().settings.clone());

@@ -138,8 +138,8 @@ impl Client<Txn> {
     /// Notes what a transaction has read and written that has committed. A node that is gone cannot
     /// know this: see [`TxnRecord::end`](super::judge::TxnRecord::end).
     pub(super) fn has_committed(&self, contents: Contents) {
-        if self.shared.observer.gone_since(self.member.node).is_none() {
-            let (node, at) = (self.member.node, self.now());
+        if self.shared.observer.gone_since(self.process.node).is_none() {
+            let (node, at) = (self.process.node, self.now());
             self.record(|record| record.committed.push(Committed { node, at, contents }));
         }
     }

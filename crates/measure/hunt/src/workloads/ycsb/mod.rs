@@ -94,7 +94,7 @@ impl<T: SharedMap> IndexLoad for Ycsb<T> {
     fn begin(client: &Client<Indexed<Self>>) -> Result<Task, String> {
         let (load, scenario) = (client.load(), &client.shared.scenario);
         let index = u64::from(client.process.number) - 1;
-        let count = (scenario.compute_nodes * scenario.workers * scenario.tasks) as u64;
+        let count = scenario.tasks_in_all() as u64;
         strict_assert!(index < count, "a worker that the workload does not know");
         let worker = WorkerIndex { index, count };
         let stream = OperationStream::new(&load.workload, &load.inserts, worker, scenario.seed);
