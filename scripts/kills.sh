@@ -79,6 +79,7 @@ say() { echo "$fabric, $command: $*"; }
 
 fail() {
     say "$*" >&3
+    grep -hE '^check ' "$work"/*.err "$work"/*.out >&3 || true
     tail -n 4 "$work"/*.err >&3 || true
     exit 1
 }

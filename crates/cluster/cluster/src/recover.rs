@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The time limit of one attempt at any other step.
 const SHORT: Duration = Duration::from_secs(1);
 
+/// How long an attempt waits for lines to claim. A line that depends on two dead nodes may wait for
+/// the other one to be closed, which this node does after the attempt.
+const CLAIMS: Duration = Duration::from_millis(20);
+
 /// The interval between two checks whether a step is over.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -83,7 +87,11 @@ pub(crate) async fn take(
     };
     let close = async || {
         node.close(dead);
-        comes(wait, || node.is_step_over() && node.has_claimed(dead)).await
+        if !comes(wait, || node.is_step_over()).await {
+            return false;
+        }
+        let claims = Wait { deadline: deadline.min(handle.now() + CLAIMS), ..wait };
+        comes(claims, || node.has_claimed(dead)).await
     };
     let waits = node.settings().waits_twice;
     match step {

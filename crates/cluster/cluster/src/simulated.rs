@@ -1,6 +1,6 @@
 //! [`Simulated`]: a cluster in virtual time, wholly on the calling thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
@@ -50,6 +50,8 @@ pub struct Simulated {
     /// node.
     powers: RefCell<Vec<(usize, Power)>>,
     dead: RefCell<Vec<bool>>,
+    /// The number of nodes that have died or lost their lease.
+    losses: Rc<Cell<u64>>,
     watch: RefCell<Option<WorldWatch>>,
 }
 
@@ -136,6 +138,7 @@ impl Simulated {
             leases: RefCell::new(leases),
             powers,
             dead,
+            losses: Rc::default(),
             watch: RefCell::default(),
         };
         strict_check!(cluster);
@@ -369,6 +372,7 @@ impl Simulated {
     pub fn kill(&self, node: usize) {
         let id = self.nodes()[node].id();
         self.network.kill(id).expect("a node of this fabric");
+        self.losses.update(|losses| losses + 1);
         self.dead.borrow_mut()[node] = true;
         self.with_powers(node, Power::stop);
         strict_check!(self);
@@ -388,6 +392,7 @@ impl Simulated {
     pub fn silence(&self, node: usize) {
         let id = self.nodes()[node].id();
         self.network.disconnect(id).expect("a node of this fabric");
+        self.losses.update(|losses| losses + 1);
         self.dead.borrow_mut()[node] = true;
         self.with_powers(node, Power::stop);
         strict_check!(self);
@@ -402,6 +407,7 @@ impl Simulated {
     /// When there is no such node.
     pub fn lapse(&self, node: usize) {
         self.leases.borrow()[node].store(false, Ordering::Relaxed);
+        self.losses.update(|losses| losses + 1);
     }
 
     /// Whether the lease of a compute node has ended. Such a node counts as dead for the other
@@ -481,7 +487,7 @@ impl Simulated {
 
     /// Makes a compute node take a step of the recovery from the death of the node `dead`, after
     /// `delay`, in the order of [`Peers`](latchwork_peers::Peers). The returned task says whether
-    /// the step is over.
+    /// the step is over. It also ends when another node dies or loses its lease.
     ///
     /// # Errors
     /// [`SetupError::TooManyRegions`] and [`SetupError::Region`].
@@ -498,12 +504,14 @@ impl Simulated {
         let (own, dead) = (self.node(node), self.nodes()[dead].id());
         let handle = self.handlers.borrow()[node].0.handle();
         let port = self.port(node, &handle)?;
+        let (losses, known) = (self.losses.clone(), self.losses.get());
         Ok(handle.clone().spawn_service(async move {
+            let goes_on = || losses.get() == known;
             let poller = port.poller();
             handle.add_poller(poller.clone());
             handle.sleep(delay).await;
             let swept = recover::Swept::default();
-            let done = recover::take(step, &own, (&port, &handle), dead, &swept, &|| true).await;
+            let done = recover::take(step, &own, (&port, &handle), dead, &swept, &goes_on).await;
             handle.remove_poller(&poller);
             done
         }))

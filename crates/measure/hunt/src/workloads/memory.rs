@@ -178,7 +178,7 @@ impl Client<Memory> {
             let words = guard.words();
             (0..words.len()).step_by(8).for_each(|byte| words.set_u64(byte, stamp));
             guard.mark_dirty(0..words.len());
-            observer.tell(line, Some(stamp));
+            observer.tell_by(self.process, line, stamp);
         });
         filled.await?;
         memory.persist(line).await?;

@@ -413,7 +413,9 @@ impl World {
     /// Checks nodes, owners and lines after all workers have left.
     fn check_rest(&self) -> Verdict {
         for at in (0..self.cluster.nodes().len()).filter(|at| !self.cluster.is_dead(*at)) {
-            leaks::check_node(&self.cluster.node(at), self.load.keeps_locks(at))?;
+            // A node without a lease finishes no transaction.
+            let keeps = self.load.keeps_locks(at) || self.cluster.has_lapsed(at);
+            leaks::check_node(&self.cluster.node(at), keeps)?;
         }
         if self.scenario.may_fail_operations() {
             return Ok(());

@@ -387,6 +387,12 @@ impl Observer {
         }
     }
 
+    /// As [`tell`](Observer::tell), by a task. What a node without a lease writes does not count.
+    pub(crate) fn tell_by(&self, process: Process, line: GlobalAddr, ends: u64) {
+        let counts = self.gone_since(process.node).is_none();
+        self.tell(line, counts.then_some(ends));
+    }
+
     pub(crate) fn take_notifications(&self) -> Vec<(GlobalAddr, Option<u64>)> {
         if self.notified.borrow().is_empty() { Vec::new() } else { self.notified.take() }
     }

@@ -176,7 +176,7 @@ impl Client<Lines> {
         }
         words.set_u64(0, stamp.bits());
         words.set_u64(last, stamp.bits());
-        self.shared.observer.tell(guard.addr(), Some(stamp.bits()));
+        self.shared.observer.tell_by(self.process, guard.addr(), stamp.bits());
         if !self.has_bug(SeededBug::ForgetsDirty) || self.below(4) > 0 {
             guard.mark_dirty(0..8);
             guard.mark_dirty(last..last + 8);

@@ -328,7 +328,7 @@ impl Client<Locks> {
             words.set_u64(last, content.stamp.bits());
             guard.mark_dirty(0..FLAG + 8);
             guard.mark_dirty(last..last + 8);
-            self.shared.observer.tell(guard.addr(), Some(content.stamp.bits()));
+            self.shared.observer.tell_by(self.process, guard.addr(), content.stamp.bits());
             let change = Change {
                 by: self.process.node,
                 over: found.stamp,
