@@ -188,6 +188,13 @@ impl Deaths {
     ) -> bool {
         let mut machines = self.machines.borrow_mut();
         let machines = machines.as_mut().expect("a reaction to a loss");
+        // A node that has joined since then has done this at once.
+        if let Some((by, effect)) = reaction.effect()
+            && machines.has_replaced(by)
+            && !machines.is_asked(by, effect)
+        {
+            return false;
+        }
         match reaction {
             Reaction::Fence { by: SimulatedNode::Compute(node), .. }
             | Reaction::Forget { node, .. }
@@ -202,20 +209,6 @@ impl Deaths {
                     add(agenda, later, Coming::Reaction(reaction));
                     return false;
                 }
-            }
-            // A node that has joined since then has done this at once.
-            Reaction::Fence { by, dead } if !machines.is_asked(by, order::fence(dead)) => {
-                return false;
-            }
-            Reaction::Forget { node, dead }
-                if !machines.is_asked(SimulatedNode::Compute(node), order::forget(dead)) =>
-            {
-                return false;
-            }
-            Reaction::Reclaim { node, dead }
-                if !machines.is_asked(SimulatedNode::Compute(node), order::step(None, dead)) =>
-            {
-                return false;
             }
             Reaction::Fence { by, dead } => {
                 machines.begins(by, order::fence(dead));
@@ -377,6 +370,20 @@ fn in_words(step: RecoveryStep) -> &'static str {
 }
 
 impl Reaction {
+    /// The effect that a reaction is, and the node for whose machine.
+    fn effect(self) -> Option<(SimulatedNode, PeerEffect<SimulatedNode>)> {
+        match self {
+            Reaction::Fence { by, dead } => Some((by, order::fence(dead))),
+            Reaction::Forget { node, dead } => {
+                Some((SimulatedNode::Compute(node), order::forget(dead)))
+            }
+            Reaction::Reclaim { node, dead } => {
+                Some((SimulatedNode::Compute(node), order::step(None, dead)))
+            }
+            Reaction::Replace { .. } => None,
+        }
+    }
+
     /// The reaction as text for the trace, and the compute node to show it at.
     pub(super) fn notified(self) -> (usize, String) {
         match self {

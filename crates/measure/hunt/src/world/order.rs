@@ -112,6 +112,11 @@ impl Order {
         self.machines.contains_key(&node)
     }
 
+    /// Whether the node has replaced another one.
+    pub(super) fn has_replaced(&self, node: SimulatedNode) -> bool {
+        self.view.nodes.get(&node).is_some_and(|node| node.epoch > EPOCH)
+    }
+
     /// Whether the machine of a node has asked for an effect that has not begun.
     pub(super) fn is_asked(&self, by: SimulatedNode, effect: PeerEffect<SimulatedNode>) -> bool {
         self.asked.contains(&(by, effect))
