@@ -111,19 +111,6 @@ pub(crate) async fn run<I: TableIndex>(run: Arc<Run>, member: Member) -> Result<
     Ok(runner.done.into_inner())
 }
 
-/// The supply of versions of a worker. The workers of a process that works along in a run of others
-/// have other supplies than those of the run, and than those of other such processes, as long as
-/// their member epochs differ by less than 2048.
-fn supply(worker: usize, replaces: Option<u64>) -> u16 {
-    const FIRST: u64 = 1 << 15;
-    let aside = replaces.map_or(0, |epoch| FIRST + epoch * WORKERS % FIRST);
-    (aside + worker as u64) as u16
-}
-
-/// The most workers of a process that works along in a run of others, whose versions surely differ
-/// from those of the next one.
-const WORKERS: u64 = 16;
-
 impl<I: TableIndex> Runner<I> {
     async fn new(run: Arc<Run>, member: &Member) -> Result<Runner<I>, AppError> {
         let settings = &run.settings;
@@ -131,7 +118,13 @@ impl<I: TableIndex> Runner<I> {
         let (index, count) = (member.index as u64, settings.common.workers() as u64);
         let worker = WorkerIndex { index, count };
         let seed = settings.common.cluster.seed;
+        // Processes that replace dead ones do other operations than each other and than the run.
+        let seed = seed.wrapping_add(run.replaces.unwrap_or(0));
         let stream = OperationStream::new(&settings.workload, &run.inserts, worker, seed)?;
+        let versions = match run.replaces {
+            None => Versions::of_worker(member.index as u16),
+            Some(epoch) => Versions::of_replacement(epoch, worker),
+        };
         let pacer = settings.target_ops_s;
         let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());
         // If the operations cannot be shared evenly, each of the first workers does one more.
@@ -156,7 +149,7 @@ impl<I: TableIndex> Runner<I> {
             handle: member.handle.clone(),
             index: member.index,
             stream: RefCell::new(stream),
-            versions: RefCell::new(Versions::of_worker(supply(member.index, run.replaces))),
+            versions: RefCell::new(versions),
             pacer,
             left: Cell::new(left),
             share: Share::default(),

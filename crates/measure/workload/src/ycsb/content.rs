@@ -14,6 +14,7 @@
 
 use std::fmt;
 
+use super::WorkerIndex;
 use crate::hash::{GOLDEN, hash_bytes, mix};
 
 /// Bytes that a version takes at the head of a field of at least 16 bytes.
@@ -70,23 +71,37 @@ impl fmt::Display for ContentVersion {
 }
 
 /// A worker's supply of versions. The versions differ from the versions of all other workers of the
-/// run.
+/// run, and of the processes that replace dead ones of the run.
 ///
 /// ```text
-///   63       48 47                16 15       0
-///   | worker + 1 | number of write  |    0     |   read-modify-writes count in the low bits
+///   63          48 47                   16 15      0
+///   |  worker + 1  |   number of write   |    0    |   a worker of the run
+///   | 1 |    epoch    | number of write  |    0    |   a worker of a process that replaces a dead one
+///   63  62          40 39               16
 /// ```
+///
+/// Read-modify-writes count in the low bits.
 #[derive(Debug)]
 pub struct Versions {
     next: u64,
+    step: u64,
 }
 
 impl Versions {
-    /// The supply of the worker with this number, from 0, counted over all compute nodes.
+    /// The supply of the worker with this number, from 0, counted over all compute nodes. Workers
+    /// from number 32767 on can share versions with processes that replace dead ones.
     pub fn of_worker(worker: u16) -> Versions {
         // The field of the last worker overflows to 0, so its writes count from 1. Its versions
         // then differ from `LOADED`, and from 65535 read-modify-writes over `LOADED`.
-        Versions { next: ((u64::from(worker) + 1) << 48).max(1 << 16) }
+        Versions { next: ((u64::from(worker) + 1) << 48).max(1 << 16), step: 1 << 16 }
+    }
+
+    /// The supply of a worker of a process that joined at this member epoch to replace a dead one.
+    /// `worker` counts within the process. After sixteen million writes the process goes on with
+    /// the versions of the next epoch. After eight million epochs, versions repeat.
+    pub fn of_replacement(epoch: u64, worker: WorkerIndex) -> Versions {
+        let first = (1 << 63) | ((epoch & ((1 << 23) - 1)) << 40);
+        Versions { next: first + (worker.index << 16), step: worker.count << 16 }
     }
 
     /// A version that no other write of the run has. After four billion writes of one worker,
@@ -94,7 +109,7 @@ impl Versions {
     #[inline]
     pub fn take(&mut self) -> ContentVersion {
         let version = ContentVersion(self.next);
-        self.next = self.next.wrapping_add(1 << 16);
+        self.next = self.next.wrapping_add(self.step);
         version
     }
 }
@@ -194,6 +209,8 @@ pub(super) fn check(bytes: &[u8], key: ContentKey, field: FieldIndex) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const KEY: ContentKey = ContentKey(99);
@@ -251,5 +268,22 @@ mod tests {
         }
         let increments = (0..1000).fold(taken[0], |version, _| version.next());
         assert!(increments < taken[1], "increments stay below the worker's next version");
+    }
+
+    #[test]
+    fn processes_that_replace_dead_ones_never_take_the_same_version() {
+        let take = |mut versions: Versions| [(); 3].map(|()| versions.take());
+        let of_run = (0..4).flat_map(|worker| take(Versions::of_worker(worker)));
+        let count = 40;
+        let replacements = (0..10_000).step_by(2).flat_map(|epoch| {
+            let worker = |index| Versions::of_replacement(epoch, WorkerIndex { index, count });
+            [0, count - 1].map(worker).into_iter().flat_map(take)
+        });
+        let (mut seen, mut taken) = (BTreeSet::new(), 0);
+        for version in of_run.chain(replacements) {
+            assert!(seen.insert(version), "{version} is the version of two writes");
+            taken += 1;
+        }
+        assert_eq!(taken, 4 * 3 + 5_000 * 2 * 3);
     }
 }
