@@ -223,6 +223,11 @@ impl SimFabric {
         self.world.faults.set(faults);
     }
 
+    /// The faults that happen by chance now.
+    pub fn faults(&self) -> Faults {
+        self.world.faults.get()
+    }
+
     /// The number of times that each fault has happened.
     pub fn fault_counts(&self) -> FaultCounts {
         self.world.fault_counts.get()

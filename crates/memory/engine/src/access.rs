@@ -29,13 +29,18 @@ const LEAVES_EVERY: Duration = Duration::from_micros(10);
 
 impl WorkerCore {
     pub(crate) fn check(&self, addr: GlobalAddr) -> Result<(), MemoryError> {
-        if self.minds_hits.get() && self.port.is_barred() {
-            return Err(VerbError::SelfFenced.into());
-        }
+        self.check_permission()?;
         if self.node.geometry.is_line(addr) {
             Ok(())
         } else {
             Err(MemoryError::BadAddress { addr })
+        }
+    }
+
+    pub(crate) fn check_permission(&self) -> Result<(), MemoryError> {
+        match self.minds_hits.get() && self.port.is_barred() {
+            true => Err(VerbError::SelfFenced.into()),
+            false => Ok(()),
         }
     }
 

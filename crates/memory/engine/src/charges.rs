@@ -59,8 +59,19 @@ impl WorkerCore {
         })
     }
 
-    /// Charges for an attempt to lock a line for a transaction. The end of a lock costs the same,
-    /// and so does its conversion to a node lock.
+    /// Charges for an attempt to lock a line for a transaction. Returns false, without a charge,
+    /// when the node may not touch memory.
+    #[cold]
+    pub(crate) fn charge_attempt(&self) -> bool {
+        let may = !self.port.is_barred();
+        if may {
+            self.charge_lock();
+        }
+        may
+    }
+
+    /// Charges for the end of a lock of a transaction, for its conversion to a node lock, or for an
+    /// attempt to lock.
     #[inline]
     pub(crate) fn charge_lock(&self) {
         if let Some(costs) = &self.costs {

@@ -96,12 +96,14 @@ fn ownership(mode: AccessMode) -> Ownership {
 
 impl WorkerCore {
     /// Locks the line without the lock of its shard. The line must be here in the needed mode,
-    /// without a request of another node, and a permit must be at hand. Otherwise the result is
-    /// `Ask`.
+    /// without a request of another node, a permit must be at hand, and the node must have its
+    /// permission to touch memory. Otherwise the result is `Ask`.
     #[inline]
     fn try_lock_unasked(&self, need: Need, hint: Option<&Hint>) -> TryLock<FrameId> {
         let node = &*self.node;
-        self.charge_lock();
+        if self.minds_hits.get() && !self.charge_attempt() {
+            return TryLock::Ask;
+        }
         if !self.permits.provide(&node.lock_share, || node.workers()) {
             return TryLock::Ask;
         }
@@ -134,6 +136,8 @@ impl<P: CoherenceProtocol> Inner<P> {
     ) -> Result<Try, MemoryError> {
         let Need { addr, mode } = need;
         let node = &*self.node_core;
+        // Another node may own the line by now, and a lock would not exclude it.
+        self.core.check_permission()?;
         let mut records = self.node.records.shard(addr).lock();
         let record = records.get(&addr);
         if let Some(error) = record.and_then(|record| record.local.failed) {
@@ -401,7 +405,9 @@ impl LineLocks for Worker {
             return true;
         }
         strict_assert!(!lock.detains, "only a lock to write becomes a node lock");
-        self.core.charge_lock();
+        if self.core.minds_hits.get() && !self.core.charge_attempt() {
+            return false;
+        }
         let frame = self.core.node.cache.frame(lock.frame);
         let upgraded = frame.try_upgrade_lock_unasked() == TryLock::Locked(());
         if upgraded {

@@ -299,6 +299,31 @@ fn locks_of_a_lost_node_are_errors_and_not_locks() {
     });
 }
 
+/// A node whose lease has ended locks no line, also none that its cache has, and it upgrades no
+/// lock: other nodes may own the line.
+#[test]
+fn a_node_without_its_lease_locks_nothing() {
+    in_every_world(|seed| {
+        let stage = stage(seed);
+        let (read, written) = (stage.line(), stage.line());
+        stage.write(B, written, 1);
+        let mut held = lock(&stage, B, read, AccessMode::Shared);
+        stage.cluster.lapse(B);
+        let fenced =
+            |error: MemoryError| matches!(error, MemoryError::Fabric(VerbError::SelfFenced));
+        for mode in [AccessMode::Shared, AccessMode::Exclusive] {
+            assert!(fenced(lock_fails(&stage, B, written, mode)), "seed {seed}");
+            let need = Need { addr: written, mode };
+            let end = stage.run(B, async move |member| member.memory.try_lock(need).map(drop));
+            assert_eq!(end.unwrap_err(), need, "seed {seed}");
+        }
+        let upgraded =
+            stage.run(B, async move |member| member.memory.upgrade_lock(&mut held).await);
+        assert!(fenced(upgraded.unwrap_err()), "seed {seed}");
+        stage.abandon();
+    });
+}
+
 /// A line is lost with its memory node while the line is locked. The frame stays reserved until the
 /// lock ends.
 #[test]
