@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The thread carries out one effect at a time. The effects that follow from its end come next. So
-//! the effects for one peer are not interleaved with those for another peer.
+//! the effects for one peer are not interleaved with those for another peer. Only the steps of
+//! recoveries come after all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,6 +89,17 @@ pub(super) struct Follower {
     doubtful: BTreeSet<NodeEpoch<NodeName>>,
 }
 
+/// Takes the next effect from those that are due, of which the last one comes first. A step of a
+/// recovery may wait for what this node has sent to another dead node, until it forgets that one.
+/// So such steps come after all other effects.
+fn next(due: &mut Vec<PeerEffect<NodeName>>) -> Option<PeerEffect<NodeName>> {
+    let is_step = |effect: &PeerEffect<_>| matches!(effect, PeerEffect::Recover(..));
+    match due.iter().rposition(|effect| !is_step(effect)) {
+        Some(at) => Some(due.remove(at)),
+        None => due.pop(),
+    }
+}
+
 impl Follower {
     pub(super) fn new(shared: Arc<Shared>) -> Follower {
         let view = shared.membership.view();
@@ -135,7 +147,7 @@ impl Follower {
 
     fn carry_out(&mut self, mut due: Vec<PeerEffect<NodeName>>) {
         due.reverse();
-        while let Some(effect) = due.pop() {
+        while let Some(effect) = next(&mut due) {
             // The process ends, so it needs no peer any more.
             if self.is_stopped() {
                 return;
@@ -276,5 +288,24 @@ impl Follower {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latchwork_verbs::ComputeNodeId;
+
+    use super::*;
+
+    #[test]
+    fn a_step_that_may_wait_for_a_dead_node_comes_after_that_one_is_forgotten() {
+        let dead =
+            |id| NodeEpoch { node: NodeName::Compute(ComputeNodeId::new(id).unwrap()), epoch: 1 };
+        let step = |id| PeerEffect::Recover(RecoveryStep::LetGo, dead(id));
+        let forget = PeerEffect::Forget { peer: dead(3), has_left: false };
+        // The last one comes first.
+        let mut due = vec![step(4), forget, PeerEffect::Fence(dead(3)), step(2)];
+        let order: Vec<_> = std::iter::from_fn(|| next(&mut due)).collect();
+        assert_eq!(order, [PeerEffect::Fence(dead(3)), forget, step(2), step(4)]);
     }
 }
