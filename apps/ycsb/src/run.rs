@@ -123,7 +123,7 @@ impl<I: TableIndex> Runner<I> {
         let stream = OperationStream::new(&settings.workload, &run.inserts, worker, seed)?;
         let versions = match run.replaces {
             None => Versions::of_worker(member.index as u16),
-            Some(epoch) => Versions::of_replacement(epoch, worker),
+            Some(epoch) => Versions::of_replacement(epoch, index, count),
         };
         let pacer = settings.target_ops_s;
         let pacer = pacer.map(|target| Pacer::new(target, index, count, run.plan.begin).into());

@@ -164,7 +164,8 @@ impl<N: Copy + Ord + Debug> Peers<N> {
     }
 
     /// Takes one input, and appends the resulting effects to `out`. A driver that carries out one
-    /// effect at a time follows the order of `out`.
+    /// effect at a time follows the order of `out`, except that [`PeerEffect::Recover`] comes last:
+    /// such a step may wait for requests to a dead node that is not forgotten yet.
     ///
     /// # Panics
     /// When assertions are on (`latchwork_strict`) and an invariant does not hold.

@@ -14,7 +14,6 @@
 
 use std::fmt;
 
-use super::WorkerIndex;
 use crate::hash::{GOLDEN, hash_bytes, mix};
 
 /// Bytes that a version takes at the head of a field of at least 16 bytes.
@@ -97,11 +96,11 @@ impl Versions {
     }
 
     /// The supply of a worker of a process that joined at this member epoch to replace a dead one.
-    /// `worker` counts within the process. After sixteen million writes the process goes on with
+    /// `worker` is one of `workers`, from 0. After sixteen million writes the process goes on with
     /// the versions of the next epoch. After eight million epochs, versions repeat.
-    pub fn of_replacement(epoch: u64, worker: WorkerIndex) -> Versions {
+    pub fn of_replacement(epoch: u64, worker: u64, workers: u64) -> Versions {
         let first = (1 << 63) | ((epoch & ((1 << 23) - 1)) << 40);
-        Versions { next: first + (worker.index << 16), step: worker.count << 16 }
+        Versions { next: first + (worker << 16), step: workers << 16 }
     }
 
     /// A version that no other write of the run has. After four billion writes of one worker,
@@ -276,7 +275,7 @@ mod tests {
         let of_run = (0..4).flat_map(|worker| take(Versions::of_worker(worker)));
         let count = 40;
         let replacements = (0..10_000).step_by(2).flat_map(|epoch| {
-            let worker = |index| Versions::of_replacement(epoch, WorkerIndex { index, count });
+            let worker = |index| Versions::of_replacement(epoch, index, count);
             [0, count - 1].map(worker).into_iter().flat_map(take)
         });
         let (mut seen, mut taken) = (BTreeSet::new(), 0);
